@@ -20,7 +20,7 @@ from stack_lm.experiments.learning import train
 from stack_lm.experiments.run import load_table
 from stack_lm.experiments.scores import score
 from stack_lm.experiments.trial import Trial
-from stack_lm.training.freed_memory import keep_freed_memory
+from stack_lm.experiments.workers import keep_freed_memory
 
 # By the name of the table: presets, and a task for all of them.
 TASKS = {

@@ -3,8 +3,8 @@
 Each model parses the treebank once. f1.tsv has a row for each model, convention, decoder and part (all sentences, those
 of some lengths, the recall of a label); models.tsv has the mean and the spread of the strength that distances come
 from, over all known words, and its mean by part of speech; attachments.tsv compares where parses and gold trees attach
-the final stop and prepositional phrases; f1.png shows F1 over the spread. The screen shows the means, Spearman's rank
-correlation of F1 with the spread, and the attachments. Checkpoints of one run, given in order, are joined.
+the final stop and prepositional phrases; f1.png shows F1 over the spread. Checkpoints of one run, given in order, are
+joined.
 
 Gold trees decide these numbers: do not choose a checkpoint by them without saying so.
 
@@ -20,15 +20,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from stack_lm.atomic import atomic_directory
 from stack_lm.commands.models import add_layer_option, reading_options
 from stack_lm.console import (
     add_model_options,
-    print_json,
     print_note,
-    print_table,
+    print_written,
     progress,
     run_command,
     script_parser,
@@ -107,27 +104,6 @@ def analyse(
     return model, rows, attachments
 
 
-def correlations(
-    models: Sequence[dict[str, Any]], scores: dict[tuple[str, str, str], float]
-) -> dict[tuple[str, str], float]:
-    """Spearman's correlation of F1 with the spread, by convention and decoder; empty for fewer than three models."""
-    from scipy.stats import spearmanr
-
-    keys = dict.fromkeys((convention, decoder) for _, convention, decoder in scores)
-    spreads = [model["sd"] for model in models]
-    found = {}
-    for convention, decoder in keys if len(models) > 2 else ():
-        f1 = [scores[model["model"], convention, decoder] for model in models]
-        if np.ptp(f1) > 0 and np.ptp(spreads) > 0:
-            found[convention, decoder] = float(spearmanr(spreads, f1).statistic)
-    return found
-
-
-def shares(row: dict[str, Any]) -> list[float | None]:
-    """The percentages of a parse's constituents attached higher than in the gold tree, equally high, and lower."""
-    return [100 * row[place] / row["found"] if row["found"] else None for place in ("higher", "same", "lower")]
-
-
 def draw(path: Path, models: Sequence[dict[str, Any]], scores: dict[tuple[str, str, str], float], gold: Gold) -> None:
     """Draw the figure."""
     shown = [name for name in SHOWN_CONVENTIONS if name in gold] or list(gold)
@@ -157,7 +133,6 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--output", metavar="DIRECTORY", required=True, help="folder for the tables and the figure")
     parser.add_argument("--conventions", metavar="NAME", nargs="+", help="default: all")
-    parser.add_argument("--json", action="store_true", help="print exactly one JSON object on standard output")
     add_layer_option(parser)
     add_model_options(parser)
     options = parser.parse_args(arguments)
@@ -168,56 +143,20 @@ def main(arguments: list[str] | None = None) -> int:
         with atomic_directory(options.output) as directory:
             for path in options.models:
                 scorer = ModelScorer.from_pretrained(path, **reading_options(options))
-                model, scores_of_model, attachments_of_model = analyse(path, scorer, trees, gold)
+                model, model_rows, model_attachments = analyse(path, scorer, trees, gold)
                 models.append(model)
-                rows += scores_of_model
-                attachments += attachments_of_model
+                rows += model_rows
+                attachments += model_attachments
             scores = {(path, name, decoder): f1 for path, name, decoder, part, f1, _ in rows if part == "all"}
             write_table(str(directory / "f1.tsv"), ["model", "convention", "decoder", "part", "value", "n"], rows)
-            write_table(str(directory / "models.tsv"), list(models[0]), [list(model.values()) for model in models])
-            columns = list(attachments[0])
-            write_table(str(directory / "attachments.tsv"), columns, [list(row.values()) for row in attachments])
+            for name, records in (("models", models), ("attachments", attachments)):
+                values = [list(record.values()) for record in records]
+                write_table(str(directory / f"{name}.tsv"), list(records[0]), values)
             if can_draw():
                 draw(directory / "f1.png", models, scores, gold)
             else:
                 print_note(f"no figure is drawn: {NO_MATPLOTLIB}")
-        found = correlations(models, scores)
-        if options.json:
-            f1 = [{"model": m, "convention": c, "decoder": d, "f1": value} for (m, c, d), value in scores.items()]
-            spearman = {", ".join(key): rho for key, rho in found.items()}
-            print_json({"models": models, "f1": f1, "spearman": spearman, "attachments": attachments})
-            return
-        shown = [name for name in SHOWN_CONVENTIONS if name in gold] or list(gold)
-        keys = [(name, decoder) for name in shown for decoder in DECODERS]
-        means = [name for name in CLASSES[1:] if any(model[name] is not None for model in models)]
-        print_table(
-            f"F1 in % on {options.treebank}, beside the {models[0]['signal'].replace('_', ' ')} in elements",
-            ["run", "model", "mean", "sd", *means, *(f"{name} {decoder}" for name, decoder in keys)],
-            [
-                [
-                    *(m[name] for name in ("run", "point", "mean", "sd", *means)),
-                    *(scores[m["model"], *key] for key in keys),
-                ]
-                for m in models
-            ],
-            caption="Spearman's correlation of F1 with the sd: "
-            + (
-                ", ".join(f"{' '.join(key)} {found[key]:.2f}" for key in keys if key in found)
-                or "needs three that differ"
-            ),
-            text_columns=2,
-        )
-        names = {model["model"]: (model["run"], model["point"]) for model in models}
-        print_table(
-            "attachments in parses against those in gold trees, in %",
-            ["run", "model", "decoder", "constituents", "in gold trees", "found", "higher", "same", "lower"],
-            [
-                [*names[row["model"]], row["decoder"], row["kind"], row["gold"], row["found"], *shares(row)]
-                for row in attachments
-            ],
-            caption="of the constituents found; higher: the phrase around it starts further left than in the gold tree",
-            text_columns=4,
-        )
+        print_written(options.output)
 
     return run_command("analyse_parses", run)
 

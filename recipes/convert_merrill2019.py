@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 from stack_lm import StackRNNConfig, StackRNNForCausalLM, StackRNNForSequenceClassification
 from stack_lm.atomic import atomic_directory
-from stack_lm.console import print_json, run_command, script_parser
+from stack_lm.console import print_written, run_command, script_parser
 from stack_lm.data.text import read_text
 from stack_lm.errors import InputError
 from stack_lm.hub.state_dicts import load_state_dict, take
@@ -94,8 +94,8 @@ def convert_body(state: dict[str, Tensor], path: Path, config: StackRNNConfig, f
     return body
 
 
-def convert(checkpoint: Path, vocabulary: Path, output: Path, fixed: str | None) -> dict[str, Any]:
-    """Write the model directory atomically; returns a description of the model."""
+def convert(checkpoint: Path, vocabulary: Path, output: Path, fixed: str | None) -> None:
+    """Write the model directory atomically."""
     state = load_state_dict(checkpoint)
     config = convert_config(state, checkpoint, fixed)
     tokens = [PADDING, *read_vocabulary(vocabulary, "tokens.txt")]
@@ -156,16 +156,6 @@ def convert(checkpoint: Path, vocabulary: Path, output: Path, fixed: str | None)
     with atomic_directory(output) as directory:
         model.save_pretrained(directory)
         tokenizer.save_pretrained(directory)
-    return {
-        "output": str(output),
-        "kind": "classifier" if weight.shape[0] == 1 else "language model",
-        "controller": config.controller,
-        "hidden_size": config.hidden_size,
-        "memory": config.memory,
-        "push_control": config.push_control,
-        "pop_control": config.pop_control,
-        "tokens": len(tokens),
-    }
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -182,18 +172,11 @@ def main(arguments: list[str] | None = None) -> int:
         help="the strength that was fixed to 1 in training (d = 1: push, u = 1: pop); none for the "
         "classifier with a sigmoid push; not needed for a model without a stack",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
 
     def run() -> None:
-        made = convert(options.checkpoint, options.vocabulary, options.output, options.fixed)
-        if options.json:
-            print_json(made)
-            return
-        print(
-            f"{made['output']}: {made['kind']}, {made['controller']} controller of {made['hidden_size']}, memory "
-            f"{made['memory']}, push {made['push_control']}, pop {made['pop_control']}, {made['tokens']} tokens"
-        )
+        convert(options.checkpoint, options.vocabulary, options.output, options.fixed)
+        print_written(str(options.output))
 
     return run_command("convert_merrill2019", run)
 

@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from stack_lm import StackRNNConfig, StackRNNForKHotPrediction
 from stack_lm.atomic import atomic_directory
-from stack_lm.console import positive_int, print_json, progress, run_command, script_parser
+from stack_lm.console import positive_int, print_written, progress, run_command, script_parser
 from stack_lm.errors import InputError
 from stack_lm.hub.state_dicts import load_state_dict, take
 from stack_lm.memory.superposition import CHOICE_CONTROLS
@@ -169,14 +169,11 @@ def main(arguments: list[str] | None = None) -> int:
         "--check", type=positive_int, metavar="N", help="score the model on N fresh Dyck strings of lengths 52 to 100"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the fresh strings (default: 0)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
 
     def run() -> None:
         try:
             model = convert(options.checkpoint, options.operation_control, options.temperature, options.cells)
-        except InputError:
-            raise
         except ValueError as error:  # of the configuration
             raise InputError(str(error)) from error
         config = model.config
@@ -185,31 +182,10 @@ def main(arguments: list[str] | None = None) -> int:
         if options.check and (symbols != dyck or len(dyck) != config.vocab_size or config.vocab_size % 2):
             raise InputError(f"--check is for Dyck languages, whose symbols are {''.join(PAIRS)!r}; got {symbols!r}")
         save(model, symbols, options.output)
-        size = sum(parameter.numel() for parameter in model.parameters())
-        result = {
-            "output": str(options.output),
-            "controller": config.controller,
-            "hidden_size": config.hidden_size,
-            "memory": config.memory,
-            "memory_size": config.memory_size if config.memory != "none" else None,
-            "symbols": symbols,
-            "parameters": size,
-        }
+        print_written(str(options.output))
         if options.check:
-            result |= {"strings": options.check, "right": check(model, options.check, options.seed)}
-        if options.json:
-            print_json(result)
-            return
-        print(
-            f"{options.output}: {config.controller} controller of {config.hidden_size}, memory {config.memory}, "
-            f"symbols {symbols}, {size} parameters"
-        )
-        if options.check:
-            share = 100 * result["right"] / options.check
-            print(
-                f"{result['right']:,} of {options.check:,} fresh Dyck-{len(symbols) // 2} strings of lengths 52 to 100 "
-                f"are right in every step: {share:.2f}%"
-            )
+            right = check(model, options.check, options.seed)
+            print(f"{right:,} of {options.check:,} fresh Dyck strings are right in every step")
 
     return run_command("convert_suzgun2019", run)
 

@@ -334,7 +334,7 @@ class LineClock:
 @contextmanager
 def progress(
     description: str, total: int | None, *, quiet: bool = False, lines: bool = True
-) -> Iterator[Callable[[int], None]]:
+) -> Iterator[Callable[[float], None]]:
     """Progress on standard error; yields a function that advances it.
 
     Args:
@@ -350,7 +350,7 @@ def progress(
         task = bar.add_task(description, total=total)
         clock, done = LineClock(), 0
 
-        def advance(n: int) -> None:
+        def advance(n: float) -> None:
             nonlocal done
             bar.advance(task, n)
             done += n

@@ -129,6 +129,14 @@ def byte_level_tokenizer(**special):
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", **special)
 
 
+def recipe(name):
+    """A script of recipes/, as a module."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / "recipes" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def run(capsys, *arguments):
     """Exit status, standard output and standard error of a command."""
     from stack_lm.cli import main  # loads NLTK, which by now knows where its corpora are

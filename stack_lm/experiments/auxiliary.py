@@ -57,7 +57,7 @@ def auxiliary_loss(
     # Not `output_hidden_states`, which returns those of all layers: it makes networks without a memory much slower.
     hook = model.base_model.register_forward_hook(lambda *call: states.append(call[-1].last_hidden_state))
     try:
-        of_labels = model(inputs, use_cache=False).logits
+        label_logits = model(inputs, use_cache=False).logits
     finally:
         hook.remove()
     hidden, heads = model.dropout(states[0]), getattr(model, HEADS)
@@ -71,7 +71,7 @@ def auxiliary_loss(
         losses["next_symbol"] = F.cross_entropy(logits.flatten(0, 1), symbols.flatten(), reduction="none")
     if "next_symbols" in weights:
         logits = heads["next_symbols"](hidden)
-        of_symbols = F.binary_cross_entropy_with_logits(logits, continuations.to(logits.dtype), reduction="none")
-        losses["next_symbols"] = of_symbols.mean(-1).flatten()
+        symbol_losses = F.binary_cross_entropy_with_logits(logits, continuations.to(logits.dtype), reduction="none")
+        losses["next_symbols"] = symbol_losses.mean(-1).flatten()
     further = sum(weights[name] * (loss * share.flatten()).sum() for name, loss in losses.items())
-    return of_labels.unsqueeze(1), torch.as_tensor(further)
+    return label_logits.unsqueeze(1), torch.as_tensor(further)

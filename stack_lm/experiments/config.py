@@ -6,7 +6,7 @@ import copy
 import math
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,15 +15,13 @@ from ..checks import Count, CountOrZero, NotNegative, Positive, build, compile_p
 from ..config_files import merge, read_config
 from ..errors import InputError
 from ..messages import similar_path
-from ..training.config import BaseConfig, settled
+from ..training.base_config import BaseConfig, resume_invariants
 
 # A file saved beside a model that was trained on a task.
 TASK_FILE = "task.json"
 # Scores that are not fractions, and never percentages.
 IN_NATS = ("nats", "difference", "difference_given_length", "loss")
 STATISTICS = ("minimum", "median", "maximum", "mean", "best", "mean_of_best_loss")
-# Settings of the trials themselves that a row or a table may have.
-_OVERRIDES = ("model", "training", "options")
 
 
 @dataclass(frozen=True)
@@ -169,8 +167,25 @@ class TaskConfig(BaseConfig):
         return super().registered_names() | {"task": [self.task]}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Overrides:
+    """Settings of trials that a table, its rows, tasks and networks may change; the last of these counts.
+
+    Attributes:
+        model, training, options: overrides of single keys.
+    """
+
+    model: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+# The names of these.
+OVERRIDES = tuple(entry.name for entry in fields(Overrides))
+
+
 @dataclass(frozen=True)
-class Row:
+class Row(Overrides):
     """A row of a table.
 
     Attributes:
@@ -179,7 +194,6 @@ class Row:
         task: name of the task.
         paper: the paper's numbers, one for each measure of the table; null where it has none.
         seeds: number of trials; null takes the table's.
-        model, training, options: overrides of single keys.
     """
 
     cells: list
@@ -187,9 +201,6 @@ class Row:
     task: str
     paper: list[float | None] = field(default_factory=list)
     seeds: Count | None = None
-    model: dict[str, Any] = field(default_factory=dict)
-    training: dict[str, Any] = field(default_factory=dict)
-    options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -198,45 +209,37 @@ class Row:
 
 
 @dataclass(frozen=True)
-class TableTask:
+class TableTask(Overrides):
     """A task of a table in which each network meets each task.
 
     Attributes:
         cells: first cells of its rows.
         task: name of the task; see `make_task`.
         paper: the paper's numbers, by the cells of a network, joined by commas.
-        model, training, options: overrides of single keys.
     """
 
     cells: list
     task: str
     paper: dict[str, Any] = field(default_factory=dict)
-    model: dict[str, Any] = field(default_factory=dict)
-    training: dict[str, Any] = field(default_factory=dict)
-    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class TableNetwork:
+class TableNetwork(Overrides):
     """A network of such a table.
 
     Attributes:
         cells: last cells of its rows.
         preset: configuration of model and training.
         seeds: number of trials of each row; null takes the table's.
-        model, training, options: overrides of single keys, after those of the task.
     """
 
     cells: list
     preset: str
     seeds: Count | None = None
-    model: dict[str, Any] = field(default_factory=dict)
-    training: dict[str, Any] = field(default_factory=dict)
-    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Overrides):
     """Trials by row, and the numbers of a paper to compare them with.
 
     Attributes:
@@ -253,7 +256,6 @@ class Table:
         seeds: number of trials of each row.
         output_dir: directory of the results and models.
         note: text below the table.
-        model, training, options: overrides of single keys, for all rows.
     """
 
     title: str
@@ -265,9 +267,6 @@ class Table:
     seeds: Count = 10
     output_dir: str = ""
     note: str = ""
-    model: dict[str, Any] = field(default_factory=dict)
-    training: dict[str, Any] = field(default_factory=dict)
-    options: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def build(cls, values: dict[str, Any]) -> Table:
@@ -318,7 +317,7 @@ class Table:
             raise InputError(f"{row.preset} does not fit `stack-lm train task`: {error}") from error
         for source in (self, row):
             # Copies, because merging a later source into these would change them.
-            merge(values, copy.deepcopy({key: getattr(source, key) for key in _OVERRIDES}))
+            merge(values, copy.deepcopy({key: getattr(source, key) for key in OVERRIDES}))
         config = build(TaskConfig, values | own)
         config.check()
         return config
@@ -326,27 +325,10 @@ class Table:
 
 def comparable(config: TaskConfig) -> dict[str, Any]:
     """Return the settings that decide a trial's outcome."""
-    values = settled(config)
+    values = resume_invariants(config)
     if not config.data:  # as in results from before there were tasks of files
         del values["data"]
     return values
-
-
-def first_difference(
-    before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
-) -> tuple[str, Any, Any] | None:
-    """The first key, with its parents, in which two mappings differ, and both values; None is a missing value."""
-    for key in {**before, **now}:
-        one, other = before.get(key), now.get(key)
-        if isinstance(one, Mapping) or isinstance(other, Mapping):
-            one, other = ({} if value is None else value for value in (one, other))
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            found = first_difference(one, other, f"{prefix}{key}.")
-            if found is not None:
-                return found
-        elif one != other:
-            return f"{prefix}{key}", one, other
-    return None
 
 
 def choose_rows(table: Table, pattern: str | None) -> dict[int, Row]:
@@ -383,7 +365,7 @@ def _crossed(tasks: Any, networks: Any) -> list[dict[str, Any]]:
         for name, network in zip(names, made, strict=True):
             row: dict[str, Any] = {"cells": [*task.cells, *network.cells], "preset": network.preset, "task": task.task}
             row |= {"seeds": network.seeds, "paper": task.paper.get(name, [])}
-            for key in _OVERRIDES:
+            for key in OVERRIDES:
                 row[key] = copy.deepcopy(getattr(task, key))
                 merge(row[key], copy.deepcopy(getattr(network, key)))
             rows.append(row)
@@ -414,10 +396,10 @@ def parse_measure(name: str) -> tuple[str, str, str]:
     Raises:
         InputError: if it does not have the form "score.statistic" or "split/score.statistic".
     """
-    found = re.fullmatch(r"(?:(\w+)/)?(\w+)\.(\w+)", str(name))
-    if found is None or found[3] not in STATISTICS:
+    match = re.fullmatch(r"(?:(\w+)/)?(\w+)\.(\w+)", str(name))
+    if match is None or match[3] not in STATISTICS:
         raise InputError(f"a measure is a score and one of {', '.join(STATISTICS)}, as accuracy.median; got {name!r}")
-    return found[1] or "test", found[2], found[3]
+    return match[1] or "test", match[2], match[3]
 
 
 def single_row(preset: str, task: str, measures: Sequence[str]) -> Table:

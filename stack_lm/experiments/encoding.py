@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..cache import MemoryGenerationMixin
-from ..config_files import preset_names, read_config
 from ..errors import InputError
 from ..model_kinds import choose_class, classes_for, kind_of
 from ..tasks import Example, Task
@@ -73,18 +72,6 @@ def fit_head(model: Mapping[str, Any], task: Task) -> dict[str, Any]:
     return {**model, "architectures": heads[:1]}
 
 
-def _presets_for(task: Task) -> str:
-    """The presets of `stack-lm train task` whose network can do a task, for messages."""
-    names = []
-    for name in preset_names():
-        values = read_config(name)
-        if values.keys() <= {"model", "training", "output_dir"}:
-            model = fit_head(values.get("model", {}), task)
-            if choose_class(model, *KINDS).__name__ in classes_for(task.kind):
-                names.append(name)
-    return f"; presets that fit are {', '.join(names[:3])} and {len(names) - 3} more" if len(names) > 3 else ""
-
-
 class Encoding:
     """The encoding of a task's examples for a kind of model.
 
@@ -108,7 +95,7 @@ class Encoding:
         if architecture not in fitting:
             raise InputError(
                 f"a {architecture} does not fit the task {task.name!r}: a {task.kind} task needs a "
-                f"{' or '.join(fitting)}{_presets_for(task)}"
+                f"{' or '.join(fitting)}; `stack-lm presets` lists them"
             )
         self.task, self.architecture = task, architecture
         self.buffered = architecture == "BufferedStackRNNForTransduction"

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
@@ -20,7 +19,7 @@ from ..configuration_transformer import ATTENTION
 from ..errors import InputError
 from ..layers import draw_noise, with_noise
 from ..training.optimizer import make_optimizer
-from ..training.together import Together
+from ..training.together import Together, check_scan, stack_padded
 from .auxiliary import auxiliary_loss
 from .encoding import Encoded, loss_weights, weighted_loss
 from .scores import run
@@ -30,19 +29,6 @@ from .unfinished import Clock, State, StateFile
 Batch = Mapping[str, Any]  # tensors, and the noise of actions by name
 # Arguments: the fraction of epochs completed, and a description of the trials' progress.
 Report = Callable[[float, str], None]
-
-
-class _Learners(Protocol):
-    """Models trained at once; `Together` implements this."""
-
-    def parameters(self) -> list[torch.nn.Parameter]:
-        """The parameters for an optimizer."""
-
-    def losses(self, inputs: Batch) -> Tensor:
-        """The losses of all models [S]."""
-
-    def clip_gradients(self, max_norm: float) -> Tensor:
-        """Clip each model's gradient to a norm."""
 
 
 class _Alone:
@@ -62,7 +48,7 @@ class _Alone:
 
 
 def train(
-    trials: Sequence[Trial], report: Report = lambda share, said: None, file: StateFile | None = None
+    trials: Sequence[Trial], report: Report = lambda share, text: None, file: StateFile | None = None
 ) -> list[dict[str, Any]]:
     """Train trials of one configuration, and test them.
 
@@ -81,7 +67,7 @@ def train(
     if len(trials) > 1 and not can_join(trials[0]):
         results = []
         for i, trial in enumerate(trials):
-            results += train([trial], lambda share, said, i=i: report((i + share) / len(trials), said))  # type: ignore[misc]
+            results += train([trial], lambda share, text, i=i: report((i + share) / len(trials), text))  # type: ignore[misc]
         return results
     started, clock = time.perf_counter(), Clock()
     torch.manual_seed(trials[0].config.seed)  # of dropout of a trial that `can_join` leaves alone
@@ -89,14 +75,14 @@ def train(
         trial.prepare()
     state = None if file is None else file.load()
     if file is None or state is None:
-        group = _Group(trials)
+        group = _JointTrials(trials)
     else:
         try:
             group = _resumed(trials, state)
             started -= state.numbers["seconds"]
         except (KeyError, ValueError, TypeError, RuntimeError) as error:
-            said = " ".join(str(error).split())
-            raise InputError(f"{file.path} does not fit its trials ({said}); remove it, and they begin anew") from error
+            why = " ".join(str(error).split())
+            raise InputError(f"{file.path} does not fit its trials ({why}); remove it, and they begin anew") from error
     while group.trials:
         losses, strings, updates = group.epoch()
         over = [trial.end_epoch(loss, strings, updates) for trial, loss in zip(group.trials, losses, strict=True)]
@@ -119,11 +105,11 @@ def train(
 def _describe(trials: Sequence[Trial], begun: int) -> str:
     """A line that describes the trials after an epoch."""
     records = [trial.history[-1] for trial in trials]
-    said = f"epoch {records[0]['epoch']:,} of {trials[0].loop.epochs:,}, loss {_range([r['loss'] for r in records])}"
+    text = f"epoch {records[0]['epoch']:,} of {trials[0].loop.epochs:,}, loss {_range([r['loss'] for r in records])}"
     score = trials[0].encoding.kind.shown[0]
     if "validation" in records[0]:
-        said += f", validation {score} {_range([record['validation'][score] for record in records])}"
-    return said + (f", {len(trials)} of {begun} trials are left" if len(trials) < begun else "")
+        text += f", validation {score} {_range([record['validation'][score] for record in records])}"
+    return text + (f", {len(trials)} of {begun} trials are left" if len(trials) < begun else "")
 
 
 def _range(values: Sequence[float | None]) -> str:
@@ -134,7 +120,7 @@ def _range(values: Sequence[float | None]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _state(trials: Sequence[Trial], group: _Group, seconds: float) -> State:
+def _state(trials: Sequence[Trial], group: _JointTrials, seconds: float) -> State:
     """The state that training continues from.
 
     Args:
@@ -156,11 +142,11 @@ def _random_states() -> list[Tensor]:
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if torch.cuda.is_initialized() else [])]
 
 
-def _resumed(trials: Sequence[Trial], state: State) -> _Group:
+def _resumed(trials: Sequence[Trial], state: State) -> _JointTrials:
     """The trials still in training in a saved state, restored."""
     for i, trial in enumerate(trials):
         trial.load(State(state.numbers["trials"][i], below(f"{i}.", state.tensors)))
-    group = _Group(trials)
+    group = _JointTrials(trials)
     if any(trial.over for trial in trials):
         if not trials[0].has_new_strings:
             group.load_data()  # padded to the longest of all trials, as it was
@@ -179,7 +165,7 @@ def can_join(trial: Trial) -> bool:
     result would depend on the others. Also false if the compiled scan cannot run them, or torch would run a part of
     them one by one, as self-attention.
     """
-    config, drawn = trial.model.config, draw_noise(trial.model, (1, 1), torch.Generator())
+    config, drawn = trial.model.config, draw_noise(trial.model, (1, 1))
     dropouts = {name for name in checks_of(type(config)) if name.endswith("dropout") and getattr(config, name)}
     if any(name.endswith(".dropout") for name in drawn):
         dropouts.remove("hidden_dropout")
@@ -188,13 +174,13 @@ def can_join(trial: Trial) -> bool:
     if dropouts or (trial.encoding.buffered and drawn):
         return False  # the steps of a scan with buffers are not those of its strings
     try:
-        Together([trial.model])
+        check_scan(trial.model)
     except InputError:
         return False
     return True
 
 
-class _Group:
+class _JointTrials:
     """Trials that are trained at once, with their optimizer."""
 
     def __init__(self, trials: Sequence[Trial]) -> None:
@@ -205,7 +191,9 @@ class _Group:
         models = [trial.model for trial in trials]
         for model in models:
             model.train()
-        self.learners: _Learners = Together(models, self._loss) if len(models) > 1 else _Alone(models[0], self._loss)
+        self.learners: Together | _Alone = (
+            Together(models, self._loss) if len(models) > 1 else _Alone(models[0], self._loss)
+        )
         # Each trial has a rate of its own; `_step` sets it.
         self.device: torch.device = models[0].device
         # Most draw none, and looking for it in every update takes a twentieth of their time.
@@ -213,10 +201,10 @@ class _Group:
         self.optimizer = make_optimizer(self.loop, self.learners.parameters(), 1.0, self.device)
         self._data: Encoded | None = None
 
-    def without(self, over: Sequence[bool]) -> _Group:
+    def without(self, over: Sequence[bool]) -> _JointTrials:
         """The trials still in training, with their part of the optimizer's state."""
-        kept = torch.tensor([i for i, done in enumerate(over) if not done], dtype=torch.long)
-        group = _Group([self.trials[i] for i in kept.tolist()])
+        unfinished = torch.tensor([i for i, done in enumerate(over) if not done], dtype=torch.long)
+        group = _JointTrials([self.trials[i] for i in unfinished.tolist()])
         if not group.trials:
             return group
         alone = len(group.trials) == 1
@@ -224,10 +212,10 @@ class _Group:
         for before, after in parameters:
             # The number of updates is one number; all else is by trial.
             group.optimizer.state[after] = {
-                name: (part[kept[0]] if alone else part[kept]).clone() if part.dim() else part.clone()
+                name: (part[unfinished[0]] if alone else part[unfinished]).clone() if part.dim() else part.clone()
                 for name, part in self.optimizer.state[before].items()
             }
-        group._data = None if self._data is None else Encoded(*(field[kept] for field in self._data))
+        group._data = None if self._data is None else Encoded(*(field[unfinished] for field in self._data))
         return group
 
     def optimizer_state(self) -> dict[str, Tensor]:
@@ -252,7 +240,7 @@ class _Group:
         rates = [trial.learning_rate for trial in self.trials]
         for batch in self._batches():
             strings, updates = strings + batch["inputs"].shape[1], updates + 1
-            self._cool(self.trials[:1], strings)
+            self._apply_temperature(self.trials[:1], strings)
             losses = self.learners.losses(tree_map(lambda part: part.to(self.device), batch))
             for parameter in self.learners.parameters():
                 parameter.grad = None
@@ -260,7 +248,7 @@ class _Group:
             self._clip()
             self._step(rates)
             sums += losses.detach()
-        self._cool(self.trials, strings)
+        self._apply_temperature(self.trials, strings)
         return (sums / updates).tolist(), strings, updates
 
     def load_data(self) -> Encoded:
@@ -293,7 +281,7 @@ class _Group:
             assert isinstance(self.learners, Together)
             self.learners.step(self.optimizer, rates)
 
-    def _cool(self, trials: Sequence[Trial], strings: int) -> None:
+    def _apply_temperature(self, trials: Sequence[Trial], strings: int) -> None:
         """Set temperatures; during an epoch, setting the first model's is enough, since the others follow it."""
         for trial in trials:
             if trial.temperature is not None:
@@ -307,7 +295,8 @@ class _Group:
         rows = torch.arange(len(order)).unsqueeze(1)
         steps = data.steps.gather(1, order)
         sets = data.labels.dim() == 4
-        for start in range(0, number - number % size if self.loop.drop_last else number, size):
+        drops = self.loop.drop_last and number > size  # the only batch stays
+        for start in range(0, number - number % size if drops else number, size):
             own = order[:, start : start + size]
             # In an input buffer padding counts; elsewhere it changes nothing.
             end = None if first.encoding.buffered else int(steps[:, start : start + size].max())
@@ -322,33 +311,24 @@ class _Group:
             if first.auxiliary:
                 batch["continuations"] = data.continuations[rows, own, :end]
                 batch["auxiliary"] = self._auxiliary_weights()
-            yield batch | self._noise(steps[:, start : start + size], inputs.shape[2])
+            yield batch | self._noise(steps[:, start : start + size])
 
     def _auxiliary_weights(self) -> dict[str, Tensor]:
         """The weights of the auxiliary losses, by name, of each trial [S]."""
         trials, dtype = self.trials, self.trials[0].model.dtype
         return {name: torch.tensor([t.auxiliary[name] for t in trials], dtype=dtype) for name in trials[0].auxiliary}
 
-    def _noise(self, steps: Tensor, longest: int) -> dict[str, Any]:
+    def _noise(self, steps: Tensor) -> dict[str, Any]:
         """The noise of each trial, by name [S, B, T, ...], for strings of the given lengths [S, B]; or nothing."""
         if not self._draws_noise:
             return {}
-        drawn: dict[str, list[Tensor]] = {}
-        for trial, own in zip(self.trials, steps.amax(1).tolist(), strict=True):
-            for name, noise in trial.draw_noise(steps.shape[1], own).items():
-                padding = [*[0, 0] * (noise.dim() - 2), 0, longest - own]
-                drawn.setdefault(name, []).append(noise if own == longest else F.pad(noise, padding))
-        return {"noise": {name: torch.stack(parts) for name, parts in drawn.items()}} if drawn else {}
+        lengths = zip(self.trials, steps.amax(1).tolist(), strict=True)
+        drawn = [trial.draw_noise(steps.shape[1], length) for trial, length in lengths]
+        return {"noise": {name: stack_padded([noise[name] for noise in drawn]) for name in drawn[0]}}
 
 
 def _stack(parts: Sequence[Encoded], padding: int) -> Encoded:
     """The examples of several trials [S, N, ...], padded to the longest."""
-
-    def together(k: int) -> Tensor:
-        fields = [part[k] for part in parts]
-        if fields[0].dim() == 1:
-            return torch.stack(fields)
-        longest, fill = max(f.shape[1] for f in fields), padding if k == 0 else 0
-        return torch.stack([F.pad(f, [*[0, 0] * (f.dim() - 2), 0, longest - f.shape[1]], value=fill) for f in fields])
-
-    return Encoded(*(together(k) for k in range(len(Encoded._fields))))
+    fields = Encoded(*map(list, zip(*parts, strict=True)))
+    stacked = [torch.stack(field) if field[0].dim() == 1 else stack_padded(field) for field in fields]
+    return Encoded(*stacked)._replace(inputs=stack_padded(fields.inputs, padding))

@@ -14,8 +14,7 @@ import math
 import os
 import shutil
 import statistics
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,34 +32,30 @@ from . import unfinished
 from .config import IN_NATS, Row, Table, choose_rows, parse_measure
 
 TABLE_FILE, RESULTS_FILE, MODELS = "table.yaml", "results.jsonl", "models"
-# The keys of every record, besides those meant only for human readers.
-_KEYS: dict[str, type | tuple[type, ...]] = {
-    "row": str,
-    "seed": int,
-    "config": dict,
-    "scores": dict,
-    "history": list,
-    "seconds": (int, float),
-}
 Record = dict[str, Any]
 
 
-class Trials(ABC):
+class Trials:
     """Finished trials of a table.
+
+    Args:
+        table: the table.
+        records: the records of the trials.
 
     Attributes:
         records: the records of the trials.
     """
 
-    records: list[Record]
+    def __init__(self, table: Table, records: Sequence[Record]) -> None:
+        self._table, self.records = table, list(records)
 
-    @abstractmethod
     def table(self) -> Table:
         """The table of the experiment.
 
         Raises:
             InputError: if it is missing.
         """
+        return self._table
 
     def of_row(self, row: Row) -> list[Record]:
         """The trials of a row, by seed."""
@@ -75,11 +70,14 @@ class Trials(ABC):
         Raises:
             InputError: if it matches no row or is invalid.
         """
-        return self if pattern is None else _OfRows(self, choose_rows(self.table(), pattern).values())
+        if pattern is None:
+            return self
+        table = dataclasses.replace(self.table(), rows=list(choose_rows(self.table(), pattern).values()))
+        return Trials(table, [record for row in table.rows for record in self.of_row(row)])
 
 
-class Results(Trials):
-    """The results of an experiment's trials, in its directory.
+class ResultsDirectory(Trials):
+    """The directory of an experiment, with the results of its trials.
 
     Args:
         path: the path of the directory.
@@ -104,17 +102,9 @@ class Results(Trials):
         for number, line in enumerate(file.read_bytes().splitlines(), 1):
             try:
                 record = json.loads(line)
-                if any(not isinstance(record[key], kind) for key, kind in _KEYS.items()):
+                if not _is_record(record):
                     raise ValueError
-                _ = record["scores"]["test"]["by_length"].items(), [entry["strings"] for entry in record["history"]]
-                _ = record["history"][-1]["loss"]
-                # A trial that diverged has no loss at its end.
-                numbers = [entry["loss"] for entry in record["history"] if entry["loss"] is not None]
-                for scores in record["scores"].values():
-                    numbers += overall(scores).values()
-                if any(type(number) not in (int, float) for number in numbers):
-                    raise ValueError
-            except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 raise InputError(
                     f"{file}, line {number} is not the result of a trial; fix the line or remove it (a trial without "
                     "a line is run again)"
@@ -132,11 +122,7 @@ class Results(Trials):
         """See `Trials.table`."""
         file = self.path / TABLE_FILE
         if not file.is_file():
-            if not self.path.exists():
-                raise InputError(f"{self.path} does not exist{similar_path(self.path)}")
-            if self.path.is_file():
-                raise InputError(f"{self.path} is a file; the results of trials are a directory with a {TABLE_FILE}")
-            raise InputError(f"{self.path} has no results: there is no {TABLE_FILE} in it")
+            raise InputError(f"{self.path} has no results: there is no {TABLE_FILE} in it{similar_path(self.path)}")
         return Table.build(read_yaml(file))
 
     def model_directory(self, row: int, seed: int) -> Path:
@@ -207,21 +193,19 @@ class Results(Trials):
         unfinished.remove_rows(self.path, rows)
 
 
-class _OfRows(Trials):
-    """The trials of some rows of a table.
-
-    Args:
-        trials: the trials of the table.
-        rows: some of its rows.
-    """
-
-    def __init__(self, trials: Trials, rows: Iterable[Row]) -> None:
-        self._table = dataclasses.replace(trials.table(), rows=list(rows))
-        self.records = [record for row in self._table.rows for record in trials.of_row(row)]
-
-    def table(self) -> Table:
-        """See `Trials.table`."""
-        return self._table
+def _is_record(record: Any) -> bool:
+    """Whether the value of a line is the record of a trial; errors of Python mean that it is not."""
+    history = record["history"]
+    losses = [entry["loss"] for entry in history if entry["strings"] > 0]
+    numbers = [number for scores in record["scores"].values() for number in overall(scores).values()]
+    numbers += [loss for loss in losses if loss is not None]  # a trial that diverged has none at its end
+    kinds = {"row": str, "seed": int, "config": dict, "seconds": (int, float)}
+    return (
+        len(losses) == len(history) > 0
+        and isinstance(record["scores"]["test"]["by_length"], dict)
+        and all(type(number) in (int, float) for number in numbers)
+        and all(isinstance(record[key], kind) for key, kind in kinds.items())
+    )
 
 
 def save_trials(trials: Trials, directory: str | Path) -> None:
@@ -230,7 +214,7 @@ def save_trials(trials: Trials, directory: str | Path) -> None:
     Raises:
         InputError: if the directory has other trials, or cannot be written.
     """
-    saved = Results(directory)
+    saved = ResultsDirectory(directory)
     with saved.open():
         known = {(record["row"], record["seed"]) for record in trials.records}
         for record in saved.records:
@@ -244,14 +228,14 @@ def save_trials(trials: Trials, directory: str | Path) -> None:
 
 
 def _without_lengths(record: Record) -> Record:
-    scores = {split: {**overall(of_split), "by_length": {}} for split, of_split in record["scores"].items()}
+    scores = {split: {**overall(values), "by_length": {}} for split, values in record["scores"].items()}
     return {**record, "scores": scores}
 
 
 def same_outcome(first: Record, second: Record) -> bool:
     """Return True if two records of a trial agree; one may lack scores by length."""
-    of_both = [_without_lengths(record) for record in (first, second)]
-    return all(of_both[0][key] == of_both[1][key] for key in ("scores", "history"))
+    one, other = _without_lengths(first), _without_lengths(second)
+    return all(one[key] == other[key] for key in ("scores", "history"))
 
 
 def measure(records: Sequence[Record], name: str) -> float | None:
@@ -293,5 +277,6 @@ def _selection(record: Record) -> float:
     if validation is None:
         loss = record["history"][-1]["loss"]
         return math.inf if loss is None else float(loss)
-    name = training.get("validation_score") or next(iter(validation))
+    # Records of earlier versions do not name the score, but have it first.
+    name = record.get("validation_score") or training.get("validation_score") or next(iter(validation))
     return float(validation[name]) * (1 if name in IN_NATS else -1)

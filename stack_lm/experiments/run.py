@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config_files import merge, preset_names, preset_path, read_yaml
-from ..console import print_note
+from ..console import LineClock, print_note, progress
 from ..errors import InputError
 from ..hub.loading import find_device
 from ..messages import counted, unknown_key
@@ -22,21 +22,21 @@ from ..tasks import FileTask, Task, make_task, task_names
 from ..tasks.checks import check_own
 from ..tasks.kinds import KINDS, score_names
 from ..tasks.scores import overall
+from ..training.base_config import first_difference
 from .config import (
+    OVERRIDES,
     STATISTICS,
     Row,
     Table,
     TaskConfig,
     choose_rows,
     comparable,
-    first_difference,
     is_table,
     parse_measure,
     single_row,
 )
-from .progress import TrialProgress
-from .results import TABLE_FILE, Results
-from .schedule import Wanted, deal, describe_group, grouped
+from .results import TABLE_FILE, ResultsDirectory
+from .schedule import PlannedTrial, deal, describe_group, grouped
 from .shards import Shard, has_shards
 from .unfinished import StateFile, begun_rows, state_files
 from .workers import Job, run_jobs
@@ -94,50 +94,53 @@ class Experiment:
         self.chosen = choose_rows(self.table, rows)
         self.notes: list[str] = []  # printed by `run`
         self._alone: set[int] = set()  # rows whose trials cannot be trained at once
-        self.wanted = self._plan()
+        self.planned = self._plan()
         if shard is not None:
-            trials = len(self.wanted)
-            self.wanted = deal(self.wanted, shard.of)[shard.number - 1]
-            self.notes.append(f"shard {shard.number} of {shard.of}: {len(self.wanted)} of {trials} trials")
-        self.results = Results(self.table.output_dir)
+            trials = len(self.planned)
+            self.planned = deal(self.planned, shard.of)[shard.number - 1]
+            self.notes.append(f"shard {shard.number} of {shard.of}: {len(self.planned)} of {trials} trials")
+        self.results = ResultsDirectory(self.table.output_dir)
         self._check_directory()
 
-    def run(self) -> Results:
+    def run(self) -> ResultsDirectory:
         """Run the unfinished trials.
 
         Raises:
             InputError: if the directory cannot be written, or a trial cannot be run.
         """
         with self.results.open():
-            self.results.begin(self.table, [trial.config.model.get("memory", "") for trial in self.wanted])
+            self.results.begin(self.table, [trial.config.model.get("memory", "") for trial in self.planned])
             if self.overwrite:
                 self.results.remove([*self.chosen], [self.table.rows[i].name for i in self.chosen])
             self._check_finished()
-            if not self.quiet:
-                for note in dict.fromkeys(self.notes):
-                    print_note(note)
+            for note in dict.fromkeys(self.notes):
+                self._note(note)
             finished = {(record["row"], record["seed"]) for record in self.results.records}
-            waiting = [trial for trial in self.wanted if trial.key not in finished]
+            waiting = [trial for trial in self.planned if trial.key not in finished]
             begun = self._take_up(waiting)
-            if self.resume and not self.quiet:
-                going_on = sum(len(group) for group, _ in begun)
-                print_note(
-                    f"{len(self.wanted) - len(waiting)} of {len(self.wanted)} trials are finished"
-                    + (f", and {going_on} continue from where they were interrupted" if going_on else "")
+            if self.resume:
+                resumed = sum(len(group) for group, _ in begun)
+                self._note(
+                    f"{len(self.planned) - len(waiting)} of {len(self.planned)} trials are finished"
+                    + (f", and {resumed} continue from where they were interrupted" if resumed else "")
                 )
             self._run(waiting, begun)
         return self.results
 
-    def _plan(self) -> list[Wanted]:
-        """The trials of the chosen rows; builds one of each, to find mistakes before any trial runs."""
+    def _note(self, text: str) -> None:
+        if not self.quiet:
+            print_note(text)
+
+    def _plan(self) -> list[PlannedTrial]:
+        """The trials of the chosen rows; one of each row is made, without numbers, to find mistakes before any runs."""
         from .learning import can_join
         from .trial import Trial
 
-        wanted = []
+        planned = []
         for i, row in self.chosen.items():
             try:
                 config = self._fitted(self.table.config(row), row)
-                trial = Trial(config)
+                trial = Trial(config, "meta")
                 task = trial.encoding.task
                 _check_measures(self.table.measures, task)
                 if config.options:  # a changed plan may ask for strings that do not exist
@@ -145,16 +148,13 @@ class Experiment:
                 if isinstance(task, FileTask):
                     self.notes.append(f"{task.summary()}; trains a {trial.encoding.architecture}")
                 check_own(task, config.seed)
-                trial.check_batches()
-                if idle := trial.idle_settings():
-                    self.notes.append(f"{config.task} has no strings to validate on; without effect: {', '.join(idle)}")
                 if not can_join(trial):
                     self._alone.add(i)
             except InputError as error:
                 raise InputError(f"{row.name}: {error}" if len(self.table.rows) > 1 else str(error)) from error
             trials = self.table.number_of_seeds(row)
-            wanted += [Wanted(i, row, dataclasses.replace(config, seed=seed)) for seed in range(trials)]
-        return wanted
+            planned += [PlannedTrial(i, row, dataclasses.replace(config, seed=seed)) for seed in range(trials)]
+        return planned
 
     def _fitted(self, config: TaskConfig, row: Row) -> TaskConfig:
         """A row's configuration with a head for its task, unless one is named, and the digest of its data."""
@@ -200,7 +200,7 @@ class Experiment:
         """Check that all trials of a row have the same configuration."""
         if self.overwrite:
             return
-        configs = {trial.key: comparable(trial.config) for trial in self.wanted}
+        configs = {trial.key: comparable(trial.config) for trial in self.planned}
         earlier = [(record["row"], record["seed"], record["config"]) for record in self.results.records]
         for file in state_files(self.results.path, self.chosen):
             earlier += [(file.row, seed, config) for seed, config in zip(file.seeds, file.configs, strict=True)]
@@ -215,7 +215,7 @@ class Experiment:
                     "the row again with --overwrite --rows, or name another output_dir"
                 )
 
-    def _take_up(self, waiting: Sequence[Wanted]) -> list[tuple[list[Wanted], StateFile]]:
+    def _take_up(self, waiting: Sequence[PlannedTrial]) -> list[tuple[list[PlannedTrial], StateFile]]:
         """The started trials, in their groups; removes other saved states of these rows."""
         trials = {trial.key: trial for trial in waiting}
         begun = []
@@ -227,7 +227,7 @@ class Experiment:
                 file.remove()
         return begun
 
-    def _run(self, trials: Sequence[Wanted], begun: Sequence[tuple[list[Wanted], StateFile]]) -> None:
+    def _run(self, trials: Sequence[PlannedTrial], begun: Sequence[tuple[list[PlannedTrial], StateFile]]) -> None:
         taken = {trial.key for group, _ in begun for trial in group}
         new = [trial for trial in trials if trial.key not in taken]
         most = min(self.together, max(1, math.ceil(len(new) / self.jobs))) if self.device == "cpu" else 1
@@ -244,13 +244,24 @@ class Experiment:
             )
             for group, file in files
         ]
-        with TrialProgress(list(map(describe_group, groups)), [len(group) for group in groups], self.quiet) as progress:
-            for i, results in run_jobs(jobs, self.jobs, progress.advance):
-                self.results.add([_record(trial, result) for trial, result in zip(groups[i], results, strict=True)])
-                files[i][1].remove()
-                progress.finish(i, [_describe(*pair) for pair in zip(groups[i], results, strict=True)])
+        with progress("trials", len(trials), quiet=self.quiet, lines=False) as advance:
+            shares, clocks = [0.0] * len(groups), [LineClock() for _ in groups]
 
-    def _state_file(self, group: Sequence[Wanted]) -> StateFile:
+            def report(job: int, share: float, text: str = "") -> None:
+                advance((share - shares[job]) * len(groups[job]))
+                shares[job] = share
+                if text and not self.quiet and clocks[job].due():
+                    print_note(f"{describe_group(groups[job])}: {text}")
+
+            for i, results in run_jobs(jobs, self.jobs, report):
+                pairs = list(zip(groups[i], results, strict=True))
+                self.results.add([_record(*pair) for pair in pairs])
+                files[i][1].remove()
+                report(i, 1)
+                for pair in pairs:
+                    self._note(_describe(*pair))
+
+    def _state_file(self, group: Sequence[PlannedTrial]) -> StateFile:
         first, configs = group[0], [comparable(trial.config) for trial in group]
         return StateFile.of(self.results.path, first.number, first.row.name, configs)
 
@@ -293,14 +304,13 @@ def load_table(name: str, task: str | None = None, options: Mapping[str, Any] | 
 
 
 def _overridden(table: Table, overrides: Mapping[str, Any], output_dir: str, seeds: int | None) -> Table:
-    for key in overrides:
-        if key not in ("model", "training", "options"):
-            raise unknown_key("", key, ("model", "training", "options", "output_dir"))
+    for key, values in overrides.items():
+        if key not in OVERRIDES:
+            raise unknown_key("", key, (*OVERRIDES, "output_dir"))
+        if not isinstance(values, dict):
+            raise InputError(f"an override names a key below model, training or options; got {values!r}")
     if not output_dir:
         raise InputError("output_dir must name a directory; it is empty")
-    for over in overrides.values():
-        if not isinstance(over, dict):
-            raise InputError(f"an override names a key below model, training or options; got {over!r}")
     rows = []
     for row in table.rows:
         changes = copy.deepcopy({key: getattr(row, key) for key in overrides})
@@ -309,7 +319,7 @@ def _overridden(table: Table, overrides: Mapping[str, Any], output_dir: str, see
     return dataclasses.replace(table, rows=rows, output_dir=output_dir, seeds=seeds or table.seeds)
 
 
-def _record(trial: Wanted, result: dict[str, Any]) -> dict[str, Any]:
+def _record(trial: PlannedTrial, result: dict[str, Any]) -> dict[str, Any]:
     packages = ("torch", "transformers", "numba", "numpy")
     return {
         "row": trial.row.name,
@@ -330,7 +340,7 @@ def _record(trial: Wanted, result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _describe(trial: Wanted, result: dict[str, Any]) -> str:
+def _describe(trial: PlannedTrial, result: dict[str, Any]) -> str:
     scores = ", ".join(f"{name} {value:.4f}" for name, value in overall(result["scores"]["test"]).items())
     diverged = ", diverged" if result["diverged"] else ""
     epochs = counted(result["epochs"], "epoch")

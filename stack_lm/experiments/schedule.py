@@ -13,8 +13,8 @@ _UNEVEN = 1.25
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A trial that a table wants."""
+class PlannedTrial:
+    """A trial of a table."""
 
     number: int  # of the row, from 0
     row: Row
@@ -26,7 +26,7 @@ class Wanted:
         return self.row.name, self.config.seed
 
 
-def deal(trials: Sequence[Wanted], shards: int) -> list[list[Wanted]]:
+def deal(trials: Sequence[PlannedTrial], shards: int) -> list[list[PlannedTrial]]:
     """The trials of each shard, identical on every machine.
 
     Rows are dealt in turn, grouped by preset, so that slow networks are spread evenly over the shards. Seeds of a row
@@ -37,25 +37,25 @@ def deal(trials: Sequence[Wanted], shards: int) -> list[list[Wanted]]:
         shards: their number.
     """
     presets = list(dict.fromkeys(trial.row.preset for trial in trials))
-    rows = [list(of_row) for _, of_row in itertools.groupby(trials, key=lambda trial: trial.number)]
-    rows.sort(key=lambda of_row: presets.index(of_row[0].row.preset))
+    rows = [list(row_trials) for _, row_trials in itertools.groupby(trials, key=lambda trial: trial.number)]
+    rows.sort(key=lambda row_trials: presets.index(row_trials[0].row.preset))
     for pieces in itertools.count(1):
-        dealt: list[list[Wanted]] = [[] for _ in range(shards)]
-        for i, unit in enumerate(unit for of_row in rows for unit in _split(of_row, pieces)):
+        dealt: list[list[PlannedTrial]] = [[] for _ in range(shards)]
+        for i, unit in enumerate(unit for row_trials in rows for unit in _split(row_trials, pieces)):
             dealt[i % shards] += unit
         if pieces >= max(map(len, rows)) or max(map(len, dealt)) <= _UNEVEN * len(trials) / shards:
             break
     return [sorted(own, key=lambda trial: (trial.number, trial.config.seed)) for own in dealt]
 
 
-def _split(trials: Sequence[Wanted], pieces: int) -> Iterator[Sequence[Wanted]]:
+def _split(trials: Sequence[PlannedTrial], pieces: int) -> Iterator[Sequence[PlannedTrial]]:
     """Split trials into pieces of about equal size; fewer pieces if there are fewer trials."""
     pieces = min(pieces, len(trials))
     for k in range(pieces):
         yield trials[k * len(trials) // pieces : (k + 1) * len(trials) // pieces]
 
 
-def grouped(trials: Sequence[Wanted], size: Callable[[int], int]) -> list[list[Wanted]]:
+def grouped(trials: Sequence[PlannedTrial], size: Callable[[int], int]) -> list[list[PlannedTrial]]:
     """Group trials to train at once.
 
     Args:
@@ -63,17 +63,17 @@ def grouped(trials: Sequence[Wanted], size: Callable[[int], int]) -> list[list[W
         size: maximum group size, by row number.
     """
     groups = []
-    for number, found in itertools.groupby(trials, key=lambda trial: trial.number):
-        of_row, most = list(found), size(number)
-        groups += [of_row[start : start + most] for start in range(0, len(of_row), most)]
+    for number, row_trials in itertools.groupby(trials, key=lambda trial: trial.number):
+        waiting, most = list(row_trials), size(number)
+        groups += [waiting[start : start + most] for start in range(0, len(waiting), most)]
     return groups
 
 
-def describe_group(trials: Sequence[Wanted]) -> str:
+def describe_group(trials: Sequence[PlannedTrial]) -> str:
     """Describe trials of a row in a few words."""
     seeds = [trial.config.seed for trial in trials]
     if seeds == [*range(seeds[0], seeds[0] + len(seeds))] and len(seeds) > 1:
-        said = f"{seeds[0]} to {seeds[-1]}"
+        seeds_text = f"{seeds[0]} to {seeds[-1]}"
     else:
-        said = ", ".join(map(str, seeds))
-    return f"{trials[0].row.name}, seed{'s' * (len(seeds) > 1)} {said}"
+        seeds_text = ", ".join(map(str, seeds))
+    return f"{trials[0].row.name}, seed{'s' * (len(seeds) > 1)} {seeds_text}"

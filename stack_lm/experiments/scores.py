@@ -77,13 +77,13 @@ def _answers(model: Any, logits: Tensor, rows: Encoded, surprisals: bool) -> lis
         right = logits.argmax(-1) == rows.labels
     # A network whose weights have become NaN gets nothing right.
     right &= logits.isfinite().all(-1)
-    found = [_chosen(right, rows.scored)]
+    values = [_chosen(right, rows.scored)]
     if surprisals:
         losses = torch.log_softmax(logits.double(), -1).gather(-1, rows.labels.unsqueeze(-1)).squeeze(-1).neg()
-        found.append(_chosen(losses, rows.trained))
-    return [Answers(*of_string) for of_string in zip(*found, strict=True)]
+        values.append(_chosen(losses, rows.trained))
+    return [Answers(*string) for string in zip(*values, strict=True)]
 
 
 def _chosen(values: Tensor, mask: Tensor) -> list[list[Any]]:
     """The values of each row selected by a mask."""
-    return [list(compress(row, kept)) for row, kept in zip(values.tolist(), mask.tolist(), strict=True)]
+    return [list(compress(row, chosen)) for row, chosen in zip(values.tolist(), mask.tolist(), strict=True)]

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from .config import Table, first_difference
-from .results import TABLE_FILE, Record, Results, Trials, same_outcome
+from ..training.base_config import first_difference
+from .config import Table
+from .results import TABLE_FILE, Record, ResultsDirectory, Trials, same_outcome
 
 SHARDS = "shards"
 
@@ -37,10 +38,10 @@ class Shard:
         Raises:
             InputError: if it is not a shard.
         """
-        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise InputError(f"a shard is its number, from 1, and how many there are, as 1/4; got {text!r}")
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def directory(self, output_dir: str) -> Path:
         """The directory of the shard's results.
@@ -71,50 +72,39 @@ def has_trials(directory: str | Path) -> bool:
 
 def _shards(directory: str | Path) -> list[tuple[Path, int]]:
     """The directories of shards, in order, each with its total number of shards."""
-    found = []
+    shards = []
     for path in (Path(directory) / SHARDS).glob("*-of-*"):
         name = re.fullmatch(r"(\d+)-of-(\d+)", path.name)
         if name is not None and (path / TABLE_FILE).is_file():
-            found.append((int(name[1]), path, int(name[2])))
-    return [(path, of) for _, path, of in sorted(found)]
+            shards.append((int(name[1]), path, int(name[2])))
+    return [(path, of) for _, path, of in sorted(shards)]
 
 
-class Merged(Trials):
+def merge_trials(parts: Sequence[ResultsDirectory]) -> Trials:
     """The trials of several directories of one table.
-
-    Args:
-        parts: the directories' results.
 
     Raises:
         InputError: if they are of different tables or configurations, or disagree about a trial.
     """
-
-    def __init__(self, parts: Sequence[Results]) -> None:
-        self._table = parts[0].table()
-        origins: dict[tuple[str, int], tuple[Path, Record]] = {}
-        of_rows: dict[str, tuple[Path, Record]] = {}
-        for part in parts:
-            self._check_table(parts[0].path, part)
-            for record in part.records:
-                _check_config(of_rows.setdefault(record["row"], (part.path, record)), part.path, record)
-                origin, first = origins.setdefault((record["row"], record["seed"]), (part.path, record))
-                if not same_outcome(first, record):
-                    raise InputError(
-                        f"{origin} and {part.path} have different results of one trial, seed {record['seed']} of "
-                        f"{record['row']!r}; remove it from one of them"
-                    )
-        self.records = [record for _, record in origins.values()]
-
-    def table(self) -> Table:
-        """See `Trials.table`."""
-        return self._table
-
-    def _check_table(self, first: Path, part: Results) -> None:
-        before, now = (_described(table) for table in (self._table, part.table()))
-        difference = first_difference(before, now)
+    table = parts[0].table()
+    origins: dict[tuple[str, int], tuple[Path, Record]] = {}
+    rows: dict[str, tuple[Path, Record]] = {}
+    for part in parts:
+        difference = first_difference(_described(table), _described(part.table()))
         if difference is not None:
-            key, one, other = difference
-            raise InputError(f"{first} and {part.path} are of different tables: {key} is {one!r} and {other!r}")
+            key, before, now = difference
+            raise InputError(
+                f"{parts[0].path} and {part.path} are of different tables: {key} is {before!r} and {now!r}"
+            )
+        for record in part.records:
+            _check_config(rows.setdefault(record["row"], (part.path, record)), part.path, record)
+            origin, first = origins.setdefault((record["row"], record["seed"]), (part.path, record))
+            if not same_outcome(first, record):
+                raise InputError(
+                    f"{origin} and {part.path} have different results of one trial, seed {record['seed']} of "
+                    f"{record['row']!r}; remove it from one of them"
+                )
+    return Trials(table, [record for _, record in origins.values()])
 
 
 def _described(table: Table) -> dict[str, Any]:
@@ -152,8 +142,8 @@ def read_trials(*directories: str | Path) -> Trials:
                 f"{path} has shards of {' and of '.join(map(str, numbers))}; move those of one number elsewhere"
             )
         if (path / TABLE_FILE).is_file() or not shards:
-            parts.append(Results(path))
-        parts += [Results(shard) for shard, _ in shards]
+            parts.append(ResultsDirectory(path))
+        parts += [ResultsDirectory(shard) for shard, _ in shards]
     for part in parts:
         part.table()
-    return parts[0] if len(parts) == 1 else Merged(parts)
+    return parts[0] if len(parts) == 1 else merge_trials(parts)

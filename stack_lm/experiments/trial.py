@@ -8,6 +8,7 @@ import math
 import os
 import random
 from collections.abc import Mapping
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ class Trial:
 
     Args:
         config: the trial.
-        device: the device of the model.
+        device: the device of the model; "meta" checks a configuration without making the numbers of its model.
 
     Attributes:
         model: as trained so far.
@@ -79,7 +80,8 @@ class Trial:
             )
         self.reduction = f"step_{task.step_reduction}" if reduction == "steps" else reduction
         torch.manual_seed(config.seed)
-        self.model = make_model(config, self.encoding)
+        with torch.device(device) if device == "meta" else nullcontext():
+            self.model = make_model(config, self.encoding)
         if getattr(self.model.config, "auxiliary_losses", None):
             raise InputError(
                 "model.auxiliary_losses are of language models of text, and no task computes them: set "
@@ -104,36 +106,8 @@ class Trial:
         self.updates = self.strings = 0
         self.over = False
 
-    def idle_settings(self) -> list[str]:
-        """The settings, as overrides, that have no effect because the trial validates on no strings."""
-        if self._validated is not None:
-            return []
-        names = ("patience", "solved_patience", "decay_patience", "validation_score")
-        given = {name: value for name in names if (value := getattr(self.loop, name)) is not None}
-        if self.loop.keep == "best":
-            given["keep"] = "best"
-        return [f"training.{name}={value}" for name, value in given.items()]
-
-    def check_batches(self) -> None:
-        """Check that the trial has at least one batch.
-
-        Raises:
-            InputError: if all training strings are dropped as an incomplete last batch.
-        """
-        train = self.encoding.task.planned("train")
-        if self.loop.drop_last and not train.balanced and train.number < self.loop.batch_size:
-            raise InputError(
-                f"training.drop_last leaves out all {train.number} training strings: they are fewer than "
-                f"training.batch_size, {self.loop.batch_size}; set a smaller one, or training.drop_last=false"
-            )
-
     def prepare(self) -> None:
-        """Draw the data for training.
-
-        Raises:
-            InputError: if there is none; see `check_batches`.
-        """
-        self.check_batches()
+        """Draw the data for training."""
         task = self.encoding.task
         if task.online:
             self._stream = task.stream("train", self.config.seed)
@@ -165,8 +139,8 @@ class Trial:
         full = number - number % size  # the rest, a smaller batch, is in any order
         by_length = order[:full][steps[order[:full]].argsort(stable=True)].view(-1, size)
         # In an epoch all trials go through the lengths in one order, so that at once they need little padding.
-        of_epoch = torch.Generator().manual_seed(len(self.history))
-        return torch.cat((by_length[torch.randperm(full // size, generator=of_epoch)].flatten(), order[full:]))
+        epoch_generator = torch.Generator().manual_seed(len(self.history))
+        return torch.cat((by_length[torch.randperm(full // size, generator=epoch_generator)].flatten(), order[full:]))
 
     def draw_noise(self, strings: int, steps: int) -> Noise:
         """The noise of an update, for actions and dropout, by name [strings, steps, ...]; empty if there is none.
@@ -194,7 +168,7 @@ class Trial:
         if self._validation is not None:
             scores = score(self.model, self.encoding, self._validation, self.config.seed)
             record["validation"] = overall(scores)
-            better = self._stopping.look(scores[self._decisive])
+            better = self._stopping.update_best(scores[self._decisive])
             self._solved = self._solved + 1 if self._is_solved(scores) else 0
             over |= self._stopping.over or self._solved == self.loop.solved_patience
             if self.loop.decay_patience and not better and self._stopping.waited % self.loop.decay_patience == 0:
@@ -243,6 +217,7 @@ class Trial:
             "learning_rate": self._choose_learning_rate(),
             "auxiliary": {name: weight for name, weight in self.auxiliary.items() if weight},
             "diverged": self.history[-1]["loss"] is None,
+            "validation_score": self._decisive,
         }
 
     def save(self, directory: Path) -> None:
@@ -332,8 +307,8 @@ def load_weights(model: Any, directory: str) -> None:
         weights = type(model).from_pretrained(directory).state_dict()
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise InputError(f"{directory} has no model that can be loaded: {first_line(error)}") from error
-    if kept := take_weights(model, weights, directory):
-        raise InputError(f"{directory} has another kind of model: it has no {', '.join(kept[:3])}")
+    if missing := take_weights(model, weights, directory):
+        raise InputError(f"{directory} has another kind of model: it has no {', '.join(missing[:3])}")
 
 
 def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

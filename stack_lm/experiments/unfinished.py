@@ -109,8 +109,8 @@ class StateFile:
         """
         if not self.path.is_file():
             return None
-        found, state = _read(self.path)
-        return state if found == self else None
+        file, state = _read(self.path)
+        return state if file == self else None
 
     def remove(self) -> None:
         """Remove the file, and any directories left empty."""

@@ -12,13 +12,18 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from itertools import chain
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
+import torch
+from accelerate import PartialState
+from torch import Tensor
 
 from ..errors import InputError
+from ..labels import IGNORED
 from .compact import TokenArray
-from .pools import Pools
+from .pools import Pools, WholePools
 
 
 class Collated(NamedTuple):
@@ -35,6 +40,28 @@ class Collated(NamedTuple):
     targets: int
     tokens: int
     padded: int
+
+
+def collate(batch: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Token ids and labels [B, T], padded on the right.
+
+    No mask is needed: in a causal model padding after a sentence does not affect it, and the labels there are ignored.
+    An empty batch has only padding: two steps, because the actions of a single step change nothing, and processes that
+    average gradients wait for those of every parameter.
+    """
+    batch = batch or [()]
+    lengths = np.fromiter(map(len, batch), np.int64, len(batch))
+    inside = np.arange(int(lengths.max()) or 2) < lengths[:, None]
+    labels = np.full(inside.shape, IGNORED, np.int64)
+    labels[inside] = np.fromiter(chain.from_iterable(batch), np.int64, lengths.sum())
+    ids = np.where(inside, labels, 0)
+    return _moved(ids, device), _moved(labels, device)
+
+
+def _moved(numbers: np.ndarray, device: torch.device) -> Tensor:
+    """An array as a tensor on a device; from pinned memory to a GPU, since other copies wait for the update before."""
+    tensor = torch.from_numpy(numbers)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 class Batches(Protocol):
@@ -93,6 +120,18 @@ class SentenceBatches(Batches):
     rank: int = 0
     n_processes: int = 1
     tokens_per_batch: int | None = None
+
+    @classmethod
+    def of_run(cls, config: Any, sentences: TokenArray) -> Self:
+        """The batches of this process in a run on all sentences.
+
+        Args:
+            config: the run, with its seed and training.batch_size.
+            sentences: the token ids.
+        """
+        state = PartialState()
+        size = config.training.batch_size
+        return cls(WholePools(sentences), size, config.seed, state.process_index, state.num_processes)
 
     @cached_property
     def steps_per_epoch(self) -> int | None:

@@ -31,17 +31,17 @@ class CarriedState:
         self._rows = rows
         self.value = MemoryCache()
 
-    def next(self, fresh: Sequence[bool]) -> MemoryCache:
+    def next(self, reset_mask: Sequence[bool]) -> MemoryCache:
         """The cache for the next batch, which the model updates.
 
         Args:
-            fresh: the rows to reset.
+            reset_mask: the rows to reset.
         """
         cache = self.value.detach()
-        if any(fresh):
+        if any(reset_mask):
             for number, state in cache.states.items():
                 layer = self._layers[int(number)]
-                cache.update_state(number, layer.reset(state, torch.tensor(fresh, device=layer.like.device)), 0)
+                cache.update_state(number, layer.reset(state, torch.tensor(reset_mask, device=layer.like.device)), 0)
         return cache
 
     def save(self, directory: Path, process: int) -> None:

@@ -22,8 +22,8 @@ STATE_FILE, MANIFEST_FILE = "trainer_state.json", "manifest.json"
 
 def all_checkpoints(directory: Path) -> Sequence[Path]:
     """All checkpoints, complete or not, in order of their steps."""
-    found = [path for path in directory.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
-    return sorted(found, key=checkpoint_step)
+    checkpoints = [path for path in directory.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
+    return sorted(checkpoints, key=checkpoint_step)
 
 
 def checkpoint_step(checkpoint: Path) -> int:

@@ -1,12 +1,17 @@
-"""Processes that a run starts: the environment that they begin with, and their end."""
+"""Worker processes of a run: the environment that they begin with, and their end."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import connection, parent_process
+from multiprocessing import connection, get_context, parent_process
+from multiprocessing.connection import Connection
+from typing import Any
+
+from ..plugins import Imports
 
 
 @contextmanager
@@ -24,13 +29,34 @@ def environment(**variables: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def end_with_parent() -> None:
-    """From now on, end this process when its parent ends: a parent that is killed cannot end its workers."""
+class Workers(ProcessPoolExecutor):
+    """A pool of processes that end with their parent, however it ends, or at once by `end`.
+
+    They are spawned: processes that are forked off would share the parent's threads and locks.
+
+    Args:
+        number: the number of processes.
+        initializer: called in each process first.
+        arguments: its arguments.
+    """
+
+    def __init__(self, number: int, initializer: Callable[..., None], *arguments: Any) -> None:
+        stop, self._stop = connection.Pipe(duplex=False)
+        super().__init__(number, get_context("spawn"), _begin, (Imports(), stop, initializer, arguments))
+
+    def end(self) -> None:
+        """End all processes, whatever they do."""
+        self._stop.close()
+        self.shutdown(wait=False, cancel_futures=True)
+
+
+def _begin(_: Imports, stop: Connection, initializer: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     parent = parent_process()
     assert parent is not None, "called in a worker process"
-    threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()
+    threading.Thread(target=_wait_and_end, args=([parent.sentinel, stop],), daemon=True).start()
+    initializer(*arguments)
 
 
-def _wait_and_end(sentinel: int) -> None:
-    connection.wait([sentinel])
+def _wait_and_end(signs: list[Any]) -> None:
+    connection.wait(signs)
     os._exit(1)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
-from ..data import Sentence, hold_out
+from ..data import hold_out
 from ..data.formats import is_table
 from ..data.labelled import LabelledText, read_labelled
 from ..errors import InputError
@@ -23,14 +23,13 @@ from ..labels import IGNORED
 from ..model_kinds import choose_class
 from ..scoring.number_classifier import LABELS, NumberClassifier, encode_for_classifier
 from ..scoring.sentences import length_batches
-from .batches import Batches, Collated, SentenceBatches
+from .batches import Batches, Collated, SentenceBatches, collate
 from .compact import TokenArray
-from .config import ClassificationConfig, TokenizerConfig
-from .data import check_same_texts, collate, given_tokenizer, make_tokenizer
+from .config import ClassificationConfig
+from .data import digest_files
 from .loop import TrainingLoop
-from .new_model import InitialModel, new_model
-from .pools import WholePools
-from .token_cache import text_digest
+from .new_model import InitialModel
+from .tokenizer import tokenizer_for
 from .validation import evaluating, sum_processes
 
 FORMAT = "linzen-numpred"
@@ -77,29 +76,14 @@ class ClassificationTrainer(TrainingLoop):
                 raise InputError(f"{text.where}: no training text has the label {text.label!r:.60}")
         if self.items and self.labels != LABELS:
             raise InputError(f"{next(iter(self.items))} is a file of number prediction; {data.train} has other labels")
-        files = {"data.train": data.train, "data.validation": data.validation}
-        self.texts = {key: text_digest([Path(file)]) for key, file in files.items() if file is not None}
-        check_same_texts(config, checkpoint, self.texts)
-        sentences = [Sentence(text.words) for text in train]
-        made = TokenizerConfig(**dataclasses.asdict(config.tokenizer))
-        given = given_tokenizer(config.tokenizer, checkpoint)
-        self.tokenizer = make_tokenizer(made, lambda: iter(sentences), given)
+        files = {"data.train": [data.train], "data.validation": [data.validation] if data.validation else []}
+        self.texts = digest_files(config, checkpoint, files)
+        self.tokenizer = tokenizer_for([text.words for text in train], config, checkpoint)
         self.validation = self._encode(validation)
-        batches = LengthGroupedBatches(
-            WholePools(self._encode(train)),
-            config.training.batch_size,
-            config.seed,
-            self.accelerator.process_index,
-            self.accelerator.num_processes,
-        )
-        fields = {
-            "vocab_size": initial.vocab_size(self.tokenizer),
-            "pad_token_id": self.tokenizer.pad_token_id,
-            "id2label": dict(enumerate(self.labels)),
-            "label2id": {label: i for i, label in enumerate(self.labels)},
-        }
-        model = new_model(kind, own | fields)
-        self.notes += initial.give(model, self.tokenizer)
+        id2label = dict(enumerate(self.labels))
+        label2id = {label: i for i, label in id2label.items()}
+        model, notes = initial.make(kind, own, self.tokenizer, id2label=id2label, label2id=label2id)
+        self.notes += notes
         for loss in getattr(model.config, "auxiliary_losses", None) or ():
             number = loss["layer"]
             if model.config.layers[number].get("detach"):
@@ -107,7 +91,7 @@ class ClassificationTrainer(TrainingLoop):
                     f"layer {number} does not learn: model.auxiliary_losses are of language models, and it passes no "
                     f"gradient on; model.layers.{number}.detach=false trains it"
                 )
-        return model, batches
+        return model, LengthGroupedBatches.of_run(config, self._encode(train))
 
     def _read(self, path: str) -> list[LabelledText]:
         if is_table(path):
@@ -135,7 +119,7 @@ class ClassificationTrainer(TrainingLoop):
 
     def collate(self, batch: Sequence[Sequence[int]]) -> Collated:
         """See `TrainingLoop.collate`; a sentence's label is its target."""
-        rows = batch or [[0, 0, IGNORED]]  # tokens, without which there is no label; see `data.collate`
+        rows = batch or [[0, 0, IGNORED]]  # tokens, without which there is no label; see `batches.collate`
         ids, inside = collate([row[:-1] for row in rows], self.accelerator.device)
         inputs = {
             "input_ids": ids,
@@ -150,14 +134,18 @@ class ClassificationTrainer(TrainingLoop):
         own = self.validation[accelerator.process_index :: accelerator.num_processes]
         sums = torch.zeros(2, dtype=torch.float64)
         with torch.no_grad(), evaluating(self.model, accelerator) as model, accelerator.autocast():
-            for batch in length_batches([len(row) for row in own], VALIDATION_TOKENS):
-                inputs = self.collate([own[i] for i in batch]).inputs
-                outputs = model(**inputs, use_cache=False, num_items_in_batch=1)
-                right = (outputs.logits.argmax(-1) == inputs["labels"]).sum()
+            for _, outputs, labels in self._run(model, own):
+                right = (outputs.logits.argmax(-1) == labels).sum()
                 sums += torch.tensor([float(outputs.loss), float(right)])
         loss, share = (total / len(self.validation) for total in sum_processes(sums, accelerator))
         record = {"eval_loss": loss, "eval_accuracy": 100 * share}
         return record, f"validation loss {loss:.4f}, accuracy {100 * share:.2f}"
+
+    def _run(self, model: Any, rows: Sequence[Sequence[int]]) -> Iterator[tuple[Sequence[int], Any, Tensor]]:
+        """The numbers of the rows of each batch, the outputs of the model, and the labels."""
+        for batch in length_batches([len(row) for row in rows], VALIDATION_TOKENS):
+            inputs = self.collate([rows[i] for i in batch]).inputs
+            yield batch, model(**inputs, use_cache=False, num_items_in_batch=1), inputs["labels"]
 
     def train(self) -> dict[str, Any]:
         """Train until validation stops improving, keep the best epoch's model, and test it.
@@ -187,11 +175,8 @@ class ClassificationTrainer(TrainingLoop):
     def _test(self, model: Any, texts: Sequence[LabelledText]) -> ClassificationResult:
         model.eval()
         rows, predicted = self._encode(texts), [""] * len(texts)
-        for batch in length_batches([len(row) for row in rows], VALIDATION_TOKENS):
-            inputs = self.collate([rows[i] for i in batch]).inputs
-            del inputs["labels"]
-            answers = model(**inputs, use_cache=False).logits.argmax(-1).tolist()
-            for i, answer in zip(batch, answers, strict=True):
+        for batch, outputs, _ in self._run(model, rows):
+            for i, answer in zip(batch, outputs.logits.argmax(-1).tolist(), strict=True):
                 predicted[i] = self.labels[answer]
         return score_labels([text.label for text in texts], predicted)
 

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import overload
+from typing import TypeVar, overload
 
 import numpy as np
 
 from ..data import Sentence
 
 _SEPARATOR = "\0"
+Item = TypeVar("Item")
 
 
-class TokenArray(Sequence[list[int]]):
+class _Packed(Sequence[Item]):
+    """A sequence whose items are made when they are asked for."""
+
+    @abstractmethod
+    def _item(self, i: int) -> Item:
+        """An item, by its number from 0."""
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Item]: ...
+
+    def __getitem__(self, index: int | slice) -> Item | list[Item]:
+        numbers = range(len(self))[index]
+        return self._item(numbers) if isinstance(numbers, int) else list(map(self._item, numbers))
+
+
+class TokenArray(_Packed[list[int]]):
     """Sentences as token ids, end to end in one array. An item is a list, but only the array is stored.
 
     Args:
@@ -47,21 +67,12 @@ class TokenArray(Sequence[list[int]]):
     def __len__(self) -> int:
         return len(self.ends)
 
-    @overload
-    def __getitem__(self, index: int) -> list[int]: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[list[int]]: ...
-
-    def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        i = range(len(self))[index]
+    def _item(self, i: int) -> list[int]:
         sentence: list[int] = self.ids[self.ends[i - 1] if i else 0 : self.ends[i]].tolist()
         return sentence
 
 
-class SentenceStore(Sequence[Sentence]):
+class SentenceStore(_Packed[Sentence]):
     """Sentences as the bytes of their words and tags: an object for each word would take ten times the memory."""
 
     def __init__(self, sentences: Iterable[Sentence]) -> None:
@@ -77,16 +88,7 @@ class SentenceStore(Sequence[Sentence]):
     def __len__(self) -> int:
         return len(self._tagged)
 
-    @overload
-    def __getitem__(self, index: int) -> Sentence: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Sentence]: ...
-
-    def __getitem__(self, index: int | slice) -> Sentence | list[Sentence]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        i = range(len(self))[index]
+    def _item(self, i: int) -> Sentence:
         return Sentence(self._words(2 * i), self._words(2 * i + 1) if self._tagged[i] else None)
 
     def _words(self, i: int) -> list[str]:

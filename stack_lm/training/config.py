@@ -1,149 +1,20 @@
-"""Configurations of the trainers: dataclasses whose field types define the allowed values."""
+"""The configurations of the trainers of language models, classifiers and span parsers."""
 
 from __future__ import annotations
 
-import dataclasses
 import glob
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from ..checks import Count, CountOrZero, Integer, NotNegative, Positive, Probability, check_fields
+from ..checks import Count, Integer, Positive, Probability
 from ..data.files import UNPACKERS
 from ..data.text import Segmentation
 from ..errors import InputError
 from ..parsing.ensemble import OUTLIER_SHARE
-from ..tokenization import Lowercase, SubwordKind, check_subwords
-
-# For fields whose value a resumed run may change.
-MAY_CHANGE = {"may_change": True}
-
-
-def settled(config: Any) -> dict[str, Any]:
-    """The values that a resumed run must share with the run that it resumes."""
-    values: dict[str, Any] = {}
-    for entry in dataclasses.fields(config):
-        value = getattr(config, entry.name)
-        if not entry.metadata.get("may_change"):
-            values[entry.name] = _plain(value)
-    return values
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    return settled(value) if dataclasses.is_dataclass(value) else value
-
-
-@dataclass(frozen=True)
-class BaseConfig:
-    """A training run: everything that decides its outcome.
-
-    Attributes:
-        output_dir: the run's directory: the model, its tokenizer, metrics and checkpoints.
-        seed: seed of the initial weights, dropout, the order of batches and, without `held_out_seed`, the choice of
-            held-out sentences.
-        model: fields of the model's configuration, except those that the data decide. `model_type` selects another
-            registered kind of model (see `stack_lm.register_model`).
-    """
-
-    output_dir: str = field(default="runs/model", metadata=MAY_CHANGE)
-    seed: Annotated[int, Integer(0, 2**31 - 1)] = 0
-    model: dict[str, Any] = field(default_factory=dict)
-
-    FROM_DATA: ClassVar[tuple[str, ...]] = ("vocab_size",)
-
-    def check(self) -> None:
-        """Reject values that cannot work.
-
-        Raises:
-            InputError: naming the key.
-        """
-        check_fields(self)
-        if not self.output_dir:
-            raise InputError("output_dir must name a directory; it is empty")
-        for key in self.FROM_DATA:
-            if key in self.model:
-                raise InputError(f"model.{key} cannot be set: it comes from the data")
-
-    def registered_names(self) -> dict[str, list[str]]:
-        """The names, by kind, that the run looks up in registries and that plug-ins may have registered."""
-        layers = self.model.get("layers")
-        each = [
-            self.model,
-            *(entry for entry in (layers if isinstance(layers, list) else ()) if isinstance(entry, dict)),
-        ]
-        return {
-            "memory": [str(fields.get("memory", "")) for fields in each],
-            "model_type": [self.model.get("model_type", "")],
-        }
-
-
-@dataclass(frozen=True)
-class BaseDataConfig:
-    """The validation data of a run.
-
-    Attributes:
-        validation: source of the validation sentences; null holds out part of the training source.
-        held_out: number of sentences to hold out (of continuous text: documents) if 1 or more, else their share. Of a
-            stream, the share of its documents.
-        held_out_seed: seed of that choice; null takes `seed`. Runs with different seeds and the same `held_out_seed`
-            validate on the same sentences. Not for a stream: all its runs hold out the same documents.
-    """
-
-    validation: str | None = None
-    held_out: Positive = 0.1
-    held_out_seed: CountOrZero | None = None
-
-    def split_seed(self, run_seed: int) -> int:
-        """The seed of the choice of held-out sentences."""
-        return run_seed if self.held_out_seed is None else self.held_out_seed
-
-
-@dataclass(frozen=True)
-class BaseTokenizerConfig:
-    """The tokenizer: an existing one, or one that is trained.
-
-    Attributes:
-        pretrained: an existing fast tokenizer: a directory, a tokenizer.json, or a name on the hub. null trains one.
-        kind: kind of tokenizer to train: "word" keeps the most frequent words; "bpe" and "unigram" make subwords.
-        vocab_size: number of words to keep, or maximum number of subwords; special tokens are added to them.
-        lowercase: words to lower-case: "none", the "first_word" of each sentence, or "all".
-        split_digits: for subwords: one token for each digit.
-    """
-
-    pretrained: str | None = None
-    kind: Literal["word", SubwordKind] = "word"
-    vocab_size: Count = 10_000
-    lowercase: Lowercase = "first_word"
-    split_digits: bool = False
-
-    def that_of(self, initial_model: str | None) -> Self:
-        """The tokenizer of a run that begins with a model: that model's, unless another is named."""
-        if initial_model is None or self.pretrained is not None:
-            return self
-        return dataclasses.replace(self, pretrained=initial_model)
-
-    def check(self) -> None:
-        """Reject settings that conflict.
-
-        Raises:
-            InputError: naming them.
-        """
-        if self.pretrained is not None:
-            from ..hub.tokenizers import find_tokenizer
-
-            try:
-                find_tokenizer(self.pretrained)
-            except InputError as error:
-                raise InputError(f"cannot load a tokenizer from {self.pretrained or repr('')}: {error}") from error
-            return
-        if self.kind == "word":
-            if self.split_digits:
-                raise InputError("tokenizer.split_digits needs tokenizer.kind bpe or unigram; got word")
-            return
-        check_subwords(self.kind, self.vocab_size)
+from ..tokenization import Lowercase, SubwordKind
+from .base_config import MAY_CHANGE, BaseDataConfig, BaseLoopConfig, BaseTokenizerConfig, TextRunConfig
 
 
 @dataclass(frozen=True)
@@ -212,89 +83,6 @@ class DataConfig(BaseDataConfig):
 
 
 @dataclass(frozen=True)
-class BaseLoopConfig:
-    """The settings of every trainer.
-
-    Attributes:
-        epochs: passes over the training sentences. A stream ends by `max_steps` instead.
-        max_steps: maximum number of updates.
-        patience: early stopping: validations in a row without a lower loss before the run stops; the model is then that
-            of the best validation. null trains to the end and keeps the last model.
-        batch_size: sentences in a batch, per process; of continuous text, documents side by side.
-        gradient_accumulation: batches in an update, per process.
-        optimizer: optimizer; Adam, AdamW, RMSprop or SGD.
-        learning_rate: highest learning rate.
-        weight_decay: weight decay: an L2 term in the gradient; AdamW decouples it.
-        schedule: course of the learning rate after the warm-up.
-        warmup_steps: updates over which the learning rate rises.
-        decay_steps: updates at the end over which a constant learning rate falls linearly to 0. A run can be resumed
-            with it from any earlier checkpoint.
-        max_grad_norm: maximum norm of the gradient; null does not clip.
-        on_nan: at a loss that is not finite, "stop" the run; or "skip" updates whose loss or gradients are not finite.
-        temperature_decay: factor exp(-decay) by which each sentence multiplies the temperature of controls that have
-            one.
-        temperature_minimum: lowest temperature.
-        mixed_precision: precision of training; null takes the setting of `accelerate launch`.
-        log_every: updates between lines of metrics.jsonl.
-        eval_every: updates between validations within an epoch; null validates after each epoch only.
-        save_every: updates between checkpoints; null saves one after each epoch.
-        keep_checkpoints: number of checkpoints to keep; with `patience`, the best one is kept too.
-        save_epochs: keep each epoch's model in epochs/N.
-        tracker: an Accelerate tracker that gets the metrics too, such as "tensorboard" (needs `stack-lm[tracking]`).
-        threads: threads of a single process on a CPU: a number, or "auto" to measure the fastest. On a GPU and with
-            several processes, torch's own number is kept.
-        initial_model: a model, a directory or a name on the hub, whose weights the run begins with. Its tokenizer, and
-            the fields of its configuration that `model` does not set, are the run's. null begins with random weights.
-        freeze: weights to leave as they are, by the names of modules or of single weights, such as [model.cell].
-    """
-
-    epochs: Count = field(default=5, metadata=MAY_CHANGE)
-    max_steps: Count | None = field(default=None, metadata=MAY_CHANGE)
-    patience: Count | None = field(default=None, metadata=MAY_CHANGE)
-    batch_size: Count = 16
-    gradient_accumulation: Count = 1
-    optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"
-    learning_rate: Positive = 1e-3
-    weight_decay: NotNegative = 0.0
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
-    warmup_steps: CountOrZero = 0
-    decay_steps: CountOrZero = field(default=0, metadata=MAY_CHANGE)
-    max_grad_norm: Positive | None = None
-    on_nan: Literal["stop", "skip"] = field(default="stop", metadata=MAY_CHANGE)
-    temperature_decay: NotNegative = 0.0
-    temperature_minimum: Positive = 0.5
-    mixed_precision: Literal["no", "bf16", "fp16"] | None = None
-    log_every: Count = field(default=50, metadata=MAY_CHANGE)
-    eval_every: Count | None = field(default=None, metadata=MAY_CHANGE)
-    save_every: Count | None = field(default=None, metadata=MAY_CHANGE)
-    keep_checkpoints: Count = field(default=2, metadata=MAY_CHANGE)
-    save_epochs: bool = field(default=False, metadata=MAY_CHANGE)
-    tracker: str | None = field(default=None, metadata=MAY_CHANGE)
-    threads: Literal["auto"] | Count = field(default="auto", metadata=MAY_CHANGE)
-    initial_model: str | None = None
-    freeze: list[str] = field(default_factory=list, metadata=MAY_CHANGE)
-
-    def check(self) -> None:
-        """Reject settings that conflict.
-
-        Raises:
-            InputError: naming them.
-        """
-        if self.decay_steps and self.schedule != "constant":
-            raise InputError(
-                "training.decay_steps is the end of a constant learning rate, so training.schedule must be constant; "
-                f"got {self.schedule}"
-            )
-        if self.initial_model is not None:
-            from ..hub.locating import find_models
-
-            try:
-                find_models(self.initial_model, what="model")
-            except InputError as error:
-                raise InputError(f"training.initial_model: {error}") from error
-
-
-@dataclass(frozen=True)
 class LoopConfig(BaseLoopConfig):
     """The training of a language model.
 
@@ -321,25 +109,6 @@ def _name_of(source: str) -> str:
             name = Path(name).stem
         name = Path(name).stem
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "text"
-
-
-@dataclass(frozen=True)
-class TextRunConfig(BaseConfig):
-    """A training run on text; the classes of the sections differ from run to run."""
-
-    tokenizer: BaseTokenizerConfig = field(default_factory=BaseTokenizerConfig)
-    data: BaseDataConfig = field(default_factory=BaseDataConfig)
-    training: BaseLoopConfig = field(default_factory=BaseLoopConfig)
-
-    def __post_init__(self) -> None:
-        """Take the tokenizer of the initial model."""
-        object.__setattr__(self, "tokenizer", self.tokenizer.that_of(self.training.initial_model))
-
-    def check(self) -> None:
-        """See `BaseConfig.check`."""
-        super().check()
-        self.training.check()
-        self.tokenizer.check()
 
 
 # Fields of `model` with which it is not the default network, the u1 of Merrill et al. (2019), or starts otherwise.

@@ -11,9 +11,10 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from ..errors import InputError
-from .batches import Batches
+from .batches import Batches, collate
 from .compact import TokenArray
 from .pools import Pools
 
@@ -24,11 +25,11 @@ class Segments(NamedTuple):
     Attributes:
         tokens: the tokens of each row, one more than its steps: each but the first is a target. Empty if the row has
             ended.
-        fresh: whether a row's segment begins a document, for which its state is reset.
+        reset_mask: whether a row's segment begins a document, for which its state is reset.
     """
 
     tokens: list[list[int]]
-    fresh: list[bool]
+    reset_mask: list[bool]
 
     def __len__(self) -> int:
         """The number of rows that have not ended."""
@@ -93,26 +94,36 @@ class Layout:
         at = [int(np.searchsorted(bounds, start, "right")) - 1 for _, bounds in orders]
         for i in range(start, self.segments):
             tokens: list[list[int]] = []
-            fresh: list[bool] = []
+            reset_mask: list[bool] = []
             for number, (pieces, bounds) in enumerate(orders):
                 if at[number] + 1 < len(bounds) and i == bounds[at[number] + 1]:
                     at[number] += 1
                 if at[number] == len(pieces):  # the row has ended
                     tokens.append([])
-                    fresh.append(False)
+                    reset_mask.append(False)
                     continue
                 piece, segment = pieces[at[number]], i - bounds[at[number]]
                 first = segment * self._length
                 last = min(first + self._length, piece.steps)
                 tokens.append(self._ids[piece.start + first : piece.start + last + 1].tolist())
-                fresh.append(segment == 0)
-            yield Segments(tokens, fresh)
+                reset_mask.append(segment == 0)
+            yield Segments(tokens, reset_mask)
 
     def _row(self, row: int, seed: str) -> tuple[list[_Piece], list[int]]:
         """The pieces of a row, and the numbers of their first segments, with the row's end."""
         pieces = list(self._rows[row])
         random.Random(f"{seed}/{row}").shuffle(pieces)
         return pieces, [0, *accumulate(map(self._segments, pieces))]
+
+
+def collate_segments(batch: Segments, device: torch.device) -> dict[str, Any]:
+    """Input ids and their targets [B, T], padded on the right, and a mask of rows that begin a document.
+
+    A piece is followed by padding in its row, and then the row is reset, so no mask is needed here either.
+    """
+    ids, _ = collate([tokens[:-1] for tokens in batch.tokens], device)
+    _, targets = collate([tokens[1:] for tokens in batch.tokens], device)
+    return {"input_ids": ids, "shift_labels": targets, "reset_mask": batch.reset_mask}
 
 
 @dataclass(frozen=True, eq=False)

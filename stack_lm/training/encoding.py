@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,8 @@ from transformers import PreTrainedTokenizerBase
 from ..data import Sentence
 from ..data.text import Segmenter
 from ..errors import InputError
-from ..plugins import Imports
 from ..tokenization import Frame, RareWordTags
-from .children import end_with_parent, environment
+from .children import Workers, environment
 from .compact import TokenArray
 from .preemption import without_interrupts
 from .text_size import TextSize
@@ -160,9 +158,7 @@ class EncodingWorkers:
 
     def __init__(self, encoder: TextEncoder, number: int) -> None:
         self._encoder = encoder
-        # Spawned: processes that are forked off would share this one's lock on the run's directory, and its threads.
-        start = (Imports(), encoder)
-        self._pool = ProcessPoolExecutor(number, get_context("spawn"), _start_worker, start) if number else None
+        self._pool = Workers(number, _start_worker, encoder) if number else None
 
     def encode(self, chunks: Sequence[Sequence[str]]) -> Callable[[], list[TokenArray]]:
         """Start to encode some chunks of texts; the returned function waits for the results, in the same order.
@@ -172,44 +168,42 @@ class EncodingWorkers:
         """
         if self._pool is None:
             return lambda: [self._encoder(chunk) for chunk in chunks]
-        try:
-            with without_interrupts():  # the first ones start the processes
-                waiting = [self._pool.submit(_encode, chunk) for chunk in chunks]
-        except BrokenProcessPool as error:
-            raise _worker_is_gone() from error
-        return lambda: [_result(future) for future in waiting]
+        with _naming_lost_workers(), without_interrupts():  # the first ones start the processes
+            waiting = [self._pool.submit(_encode, chunk) for chunk in chunks]
+
+        def results() -> list[TokenArray]:
+            with _naming_lost_workers():
+                return [future.result() for future in waiting]
+
+        return results
 
     def close(self) -> None:
         """End the processes."""
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool.end()
 
 
-def _result(future: Future[TokenArray]) -> TokenArray:
+@contextmanager
+def _naming_lost_workers() -> Iterator[None]:
     try:
-        return future.result()
+        yield
     except BrokenProcessPool as error:
-        raise _worker_is_gone() from error
-
-
-def _worker_is_gone() -> InputError:
-    return InputError(
-        "a process that tokenises has ended unexpectedly, perhaps for lack of memory; a smaller data.workers or "
-        "data.pool takes less"
-    )
+        raise InputError(
+            "a process that tokenises has ended unexpectedly, perhaps for lack of memory; a smaller data.workers or "
+            "data.pool takes less"
+        ) from error
 
 
 _encoder: TextEncoder
 
 
-def _start_worker(_: Imports, encoder: TextEncoder) -> None:
+def _start_worker(encoder: TextEncoder) -> None:
     global _encoder
     _encoder = encoder
     # A queue signals the whole job; the training process decides when to end.
     for name in ("SIGINT", "SIGTERM", "SIGUSR1"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    end_with_parent()
 
 
 def _encode(texts: Sequence[str]) -> TokenArray:

@@ -18,14 +18,15 @@ from ..cache import CACHE_NAME
 from ..errors import InputError
 from ..loss import multiplies_bfloat16
 from ..model_kinds import TEXT, choose_class, kind_of
-from .batches import Batches, Collated
+from .batches import Batches, Collated, collate
 from .carried import CarriedState
 from .config import RunConfig
-from .continuous import Segments
-from .data import Data, collate, collate_segments, frame_of, prepare_data
+from .continuous import Segments, collate_segments
+from .data import Data, prepare_data
 from .loop import TrainingLoop
-from .new_model import InitialModel, new_model
+from .new_model import InitialModel
 from .strength_statistics import StrengthStatistics
+from .tokenizer import frame_of
 from .validation import evaluate_continuous, evaluate_loss
 
 
@@ -49,8 +50,8 @@ class Trainer(TrainingLoop):
         self.data = prepare_data(self.config, checkpoint, quiet=self.quiet)
         self.tokenizer, self.texts = self.data.tokenizer, self.data.texts
         initial = InitialModel(self.config.training.initial_model)
-        model = make_model(self.config, self.data.tokenizer, initial)
-        self.notes += [*initial.give(model, self.data.tokenizer), *self.data.notes]
+        model, notes = make_model(self.config, self.data.tokenizer, initial)
+        self.notes += [*notes, *self.data.notes]
         if self.config.data.mode == "continuous":
             kind = kind_of(model.config)
             if kind is not None and not kind.continuous:
@@ -87,7 +88,7 @@ class Trainer(TrainingLoop):
         if self.carried is None:
             return super().loss(inputs, targets)
         inputs = dict(inputs)
-        return super().loss(inputs | {CACHE_NAME: self.carried.next(inputs.pop("fresh"))}, targets)
+        return super().loss(inputs | {CACHE_NAME: self.carried.next(inputs.pop("reset_mask"))}, targets)
 
     def evaluate(self) -> tuple[dict[str, Any], str]:
         """See `TrainingLoop.evaluate`.
@@ -149,27 +150,27 @@ def choose_loss_dtype(wanted: str, accelerator: Accelerator) -> tuple[str | None
     return "float32", "the loss is computed in float32, because this processor does not multiply bfloat16"
 
 
-def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase, initial: InitialModel) -> PreTrainedModel:
-    """A new model with random weights, for the tokenizer's vocabulary.
+def make_model(
+    config: RunConfig, tokenizer: PreTrainedTokenizerBase, initial: InitialModel
+) -> tuple[PreTrainedModel, list[str]]:
+    """A new model for the tokenizer's vocabulary, and notes about its initial weights; see `InitialModel.make`.
 
     Args:
         config: the configuration of the run.
         tokenizer: the tokenizer of the run.
-        initial: the initial model, for the fields that the configuration leaves open.
+        initial: the initial model, for the weights, and for the fields that the configuration leaves open.
 
     Raises:
-        InputError: as `choose_class` and `new_model`.
+        InputError: as `choose_class` and `InitialModel.make`.
     """
     # A model that names a beginning or end token has seen it: also [CLS] and [SEP], if they surround a sentence.
     begin, end = frame_of(config.tokenizer, tokenizer)
     special = {
-        "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": begin[0] if begin else None,
         "eos_token_id": end[-1] if end else None,
     }
     own = initial.fields(config.model)
-    fields = {**own, "vocab_size": initial.vocab_size(tokenizer), **special, **config.model}
-    model = new_model(choose_class(own, TEXT), fields)
+    model, notes = initial.make(choose_class(own, TEXT), own, tokenizer, **special | config.model)
     generation = getattr(model, "generation_config", None)
     if generation is not None:
         # They are unwanted in a text. An end token that is also the padding, such as GPT-2's, must be generated.
@@ -177,7 +178,7 @@ def make_model(config: RunConfig, tokenizer: PreTrainedTokenizerBase, initial: I
         wanted = {None, tokenizer.bos_token_id, tokenizer.eos_token_id, special["eos_token_id"]}
         generation.suppress_tokens = sorted(unwanted - wanted) or None
         generation._from_model_config = False  # otherwise transformers may make it again
-    return model
+    return model, notes
 
 
 def _share_unknown(data: Data) -> float:

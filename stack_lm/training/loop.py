@@ -27,10 +27,10 @@ from ..errors import InputError
 from ..hub.card import write_card
 from ..hub.code import save_model
 from ..modeling_base import MemoryPreTrainedModel
+from .base_config import BaseConfig, BaseLoopConfig
 from .batches import Batches, Collated
 from .carried import CarriedState
 from .checkpoints import STATE_FILE, find_damage, read_state
-from .config import BaseConfig, BaseLoopConfig
 from .new_model import freeze_weights
 from .optimizer import load_schedule
 from .preemption import Stopped, StopSignals
@@ -39,7 +39,7 @@ from .record import TrainingRecord
 from .run_directory import TRACKER, RunDirectory, on_first_process
 from .stopping import EarlyStopping
 from .temperature import make_temperature_schedule
-from .threads import ThreadChooser
+from .threads import choose_threads, using_threads
 from .updates import Updater
 
 # Consecutive updates that may be skipped: after more, the weights themselves are beyond repair.
@@ -106,7 +106,8 @@ class TrainingLoop(ABC):
         self.updater = Updater(self.accelerator, loop, model, self.total)
         self.model = self.updater.model
         state = self._load(self.run.checkpoint) if self.run.checkpoint else {}
-        self.threads = ThreadChooser(loop.threads, self.accelerator.device, self._note, state.get("threads"))
+        recorded = (state.get("threads") or {}).get("threads")
+        self.threads = choose_threads(loop.threads, self.accelerator.device, recorded)
         self.run.begin()
         if loop.tracker:
             self.accelerator.init_trackers("stack-lm")
@@ -177,28 +178,23 @@ class TrainingLoop(ABC):
         self._first, self._logged = (0.0, 0), False
         self._carried = sum(self._record.counts)  # targets before a stop, in the first record
         self._last: dict[str, Any] = {}
-        for line in (
-            *self.notes,
-            f"training on {self.accelerator.num_processes} process(es), {self.accelerator.device}",
-        ):
+        where = f"{self.accelerator.num_processes} process(es), {self.accelerator.device}, {self.threads} thread(s)"
+        for line in (*self.notes, f"training on {where}"):
             self._note(line)
         self.model.train()
         with (
             closing(self.batches.read(self.position)) as batches,  # type: ignore[type-var]
             progress("training", self.total, quiet=self.quiet, lines=False) as advance,
-            self.threads.running(),
+            using_threads(self.threads),
             StopSignals() as self._signals,
         ):
             advance(self.step)
             self._clock = time.perf_counter()
             while not self.over:
-                epoch = self.epoch
-                start = time.perf_counter()
-                tokens = self._update(batches)
-                seconds = time.perf_counter() - start
-                self.threads.observe(tokens, seconds)
+                epoch, start = self.epoch, time.perf_counter()
+                self._update(batches)
                 if self.step == self._begun:
-                    self._first = seconds, sum(self._record.counts) - self._carried
+                    self._first = time.perf_counter() - start, sum(self._record.counts) - self._carried
                 self.step += 1
                 advance(1)
                 self._log_and_save(ended=self.epoch > epoch)
@@ -208,12 +204,8 @@ class TrainingLoop(ABC):
             self.accelerator.end_training()
         return result
 
-    def _update(self, batches: Iterator[tuple[Any, dict[str, Any]]]) -> int:
-        """One update of the weights. Its loss is the mean over the targets in the batches of all processes.
-
-        Returns:
-            The number of tokens in those batches.
-        """
+    def _update(self, batches: Iterator[tuple[Any, dict[str, Any]]]) -> None:
+        """One update of the weights. Its loss is the mean over the targets in the batches of all processes."""
         parts: list[Collated] = []
         sequences, epoch = 0, self.epoch
         while len(parts) < self.loop.gradient_accumulation and self.epoch == epoch:
@@ -239,7 +231,7 @@ class TrainingLoop(ABC):
             if self._parts and self.accelerator.num_processes > 1:
                 self._parts = self.accelerator.reduce(self._parts, reduction="mean")
             self._record.add(loss, self._parts, count, tokens, padded)
-            return tokens
+            return
         if self.carried is not None:  # the skipped update has moved it on
             self.carried.value = carried
         self._record.skip()
@@ -247,7 +239,6 @@ class TrainingLoop(ABC):
             self._check(
                 f"{MOST_SKIPPED} updates in a row, the last at step {self.step + 1}, were not finite and skipped"
             )
-        return tokens
 
     def _log_and_save(self, *, ended: bool) -> None:
         """Log, validate and save after an update, as due. `ended`: whether it was the last of an epoch."""
@@ -273,9 +264,9 @@ class TrainingLoop(ABC):
             self._last = self._log(record)
             for line in f"step {self.step:,}, epoch {self.epoch}: {summary}".splitlines():
                 self._note(line)
-            save |= self._look(self._last) or self.over
+            save |= self._update_best(self._last) or self.over
         if ended and loop.save_epochs:
-            self._save(partial(self.run.save_epoch, self.epoch), self._last)
+            self._save(partial(self.run.save_epoch, self.epoch))
         if save:
             self._save_checkpoint()
         if stop and not self.over:
@@ -283,9 +274,9 @@ class TrainingLoop(ABC):
         now = time.perf_counter()
         self._clock = now if log else self._clock + now - paused
 
-    def _look(self, record: dict[str, Any]) -> bool:
+    def _update_best(self, record: dict[str, Any]) -> bool:
         """In a run that keeps the best model, record a validation if it is the best so far, and return True then."""
-        if self.loop.patience is None or not self.stopping.look(record[f"eval_{self.LOSS}"]):
+        if self.loop.patience is None or not self.stopping.update_best(record[f"eval_{self.LOSS}"]):
             return False
         self.best = record
         return True
@@ -381,7 +372,7 @@ class TrainingLoop(ABC):
                     "position": self.position,
                     "record": self._record.state(),
                     "scheduler": self.updater.scheduler.state_dict(),
-                    "threads": self.threads.state(),
+                    "threads": {"threads": self.threads},
                     "texts": self.texts,
                     "best": self.best,
                     "waited": self.stopping.waited,
@@ -433,16 +424,17 @@ class TrainingLoop(ABC):
         else:
             self._note(f"the model of step {best['step']:,}, the best so far, is left out: {fault}")
 
-    def _save(self, save: Callable[[Callable[[Path], None]], None], validation: dict[str, Any]) -> None:
-        """Save the model and what belongs to it, ready for from_pretrained, with a function of `RunDirectory`.
+    def _save(self, save: Callable[[Callable[[Path], None]], None], validation: dict[str, Any] | None = None) -> None:
+        """Save the model and its tokenizer, ready for from_pretrained, with a function of `RunDirectory`.
 
-        The card has the scores of `validation`.
+        A finished run also gets a card, with the scores of `validation`.
         """
         weights = self.accelerator.get_state_dict(self.model)  # gathers the weights, if they are sharded
 
         def write(directory: Path) -> None:
             save_model(self.accelerator.unwrap_model(self.model), directory, state_dict=weights)
             self.tokenizer.save_pretrained(directory)
-            write_card(directory, run=self.run.path, validation=validation)
+            if validation is not None:
+                write_card(directory, run=self.run.path, validation=validation)
 
         on_first_process(lambda: save(write))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -59,11 +59,11 @@ def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
         raise InputError(f"model: {error}") from error
     except (RuntimeError, OverflowError, TypeError) as error:
         raise InputError(f"model: too large to be made ({shortened(str(error).splitlines()[0], 200)})") from error
-    needed, there = _BYTES * parameters, memory_of(None)
-    if there is not None and needed > there:
+    needed, available = _BYTES * parameters, memory_of(None)
+    if available is not None and needed > available:
         raise InputError(
             f"model: its {parameters:,} parameters take {needed / 2**30:,.0f} GiB with their gradients and averages; "
-            f"this machine has {there / 2**30:,.0f} GiB"
+            f"this machine has {available / 2**30:,.0f} GiB"
         )
     return kind(config)
 
@@ -105,6 +105,27 @@ class InitialModel:
         same = self.source is not None and len(tokenizer) == len(self._numbers)
         return self._config.vocab_size if same else len(tokenizer)
 
+    def make(
+        self, kind: type[Model], fields: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, **from_data: Any
+    ) -> tuple[Model, list[str]]:
+        """A new model for a run's tokenizer, which begins with the weights of this one, if any.
+
+        Args:
+            kind: its class.
+            fields: the fields of its configuration; see `fields`.
+            tokenizer: the tokenizer of the run.
+            from_data: fields that replace those, as do the tokenizer's vocabulary and padding.
+
+        Returns:
+            The model, and the lines of `give`.
+
+        Raises:
+            InputError: as `new_model` and `give`.
+        """
+        vocabulary = {"vocab_size": self.vocab_size(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+        model = new_model(kind, {**fields, **vocabulary, **from_data})
+        return model, self.give(model, tokenizer)
+
     def give(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:
         """Copy its weights to a model.
 
@@ -114,8 +135,7 @@ class InitialModel:
 
         Returns:
             A line each about weights that the initial model lacks, which keep their initial values; about those of
-            its body that the model does not have; about fields whose values differ; and about tokens that it lacks or
-            numbers differently.
+            its body that the model does not have; and about tokens that it lacks or numbers differently.
 
         Raises:
             InputError: for a tokenizer of another size, and as `take_weights`.
@@ -128,13 +148,11 @@ class InitialModel:
                 f"{len(self._numbers):,}; without tokenizer.pretrained the run uses the latter"
             )
         notes = []
-        if kept := take_weights(model, self._weights, self.source):
-            notes.append(f"{self.source} has no {', '.join(kept)}: they keep their initial values")
+        if missing := take_weights(model, self._weights, self.source):
+            notes.append(f"{self.source} has no {', '.join(missing)}: they keep their initial values")
         own, body = model.state_dict(), f"{model.base_model_prefix}."  # a classifier has no use for the other's head
         if unused := [name for name in self._weights if name.startswith(body) and name not in own]:
             notes.append(f"weights of {self.source} that this model does not have: {shortened(', '.join(unused), 300)}")
-        if changed := list(_differences(self._config, model.config)):
-            notes.append(f"settings that differ from those of {self.source}: {'; '.join(changed)}")
         vocabulary = tokenizer.get_vocab()
         if others := sum(self._numbers.get(token) != number for token, number in vocabulary.items()):
             notes.append(
@@ -149,27 +167,6 @@ def _network_fields(config: PreTrainedConfig) -> dict[str, None]:
     bases = type(config).__mro__
     classes = bases[: bases.index(PreTrainedConfig)]
     return dict.fromkeys(name for base in classes for name in vars(base).get("__annotations__", ()))
-
-
-def _differences(before: PreTrainedConfig, after: PreTrainedConfig) -> Iterator[str]:
-    """Fields of a network that differ in another configuration of its kind: "model.max_pop is 3, not 2"."""
-    if type(before) is not type(after):
-        return
-    for name in _network_fields(after):
-        if not name.endswith("_token_id"):  # those of the tokenizer
-            yield from _changes(f"model.{name}", getattr(before, name), getattr(after, name))
-
-
-def _changes(where: str, before: Any, after: Any) -> Iterator[str]:
-    """The values that differ within a field, by their keys, such as `model.layers.0.memory`."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in after:
-            yield from _changes(f"{where}.{key}", before.get(key), after[key])
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for i, (old, new) in enumerate(zip(before, after, strict=True)):
-            yield from _changes(f"{where}.{i}", old, new)
-    elif before != after:
-        yield f"{where} is {shortened(after, 40)}, not {shortened(before, 40)}"
 
 
 def take_weights(model: PreTrainedModel, weights: Mapping[str, Tensor], source: str) -> list[str]:
@@ -196,7 +193,7 @@ def take_weights(model: PreTrainedModel, weights: Mapping[str, Tensor], source: 
     taken = {name: weights[name] for name in own if name in weights}
     if not taken:
         raise InputError(f"{source} has another kind of model: none of its weights is in {type(model).__name__}")
-    model.load_state_dict(taken, strict=False)
+    model.load_state_dict(taken, strict=False, assign=model.device.type == "meta")
     return [name for name in own if name not in taken]
 
 

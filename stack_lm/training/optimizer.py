@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
 
 from ..errors import InputError
-from .config import BaseLoopConfig
+from .base_config import BaseLoopConfig
 
 
 def make_optimizer(

@@ -54,8 +54,8 @@ class TrainingRecord:
             step: the step of the last update.
         """
         losses = _values(self.losses)
-        found = (i for i, loss in enumerate(losses) if not math.isfinite(loss))
-        first = next(found, None)
+        not_finite = (i for i, loss in enumerate(losses) if not math.isfinite(loss))
+        first = next(not_finite, None)
         return None if first is None else f"the loss is {losses[first]} at step {step - len(losses) + first + 1}"
 
     def means(self) -> dict[str, float]:

@@ -33,8 +33,8 @@ from ..console import print_note
 from ..data.text import json_object
 from ..errors import InputError
 from ..plugins import used
+from .base_config import BaseConfig, first_difference, resume_invariants
 from .checkpoints import all_checkpoints, checkpoint_step, find_checkpoint, write_manifest
-from .config import BaseConfig, settled
 from .lock import LOCK_FILE, RunLock
 
 CHECKPOINTS, EPOCHS, TRACKER = "checkpoints", "epochs", "tracker"
@@ -52,13 +52,13 @@ def on_first_process(make: Callable[[], Result]) -> Result:
     Raises:
         InputError: on all processes, if it was raised on the first.
     """
-    found: list[Any] = [None, None]
+    outcome: list[Any] = [None, None]
     if PartialState().is_main_process:
         try:
-            found[0] = make()
+            outcome[0] = make()
         except InputError as error:
-            found[1] = str(error)
-    result, refusal = broadcast_object_list(found)
+            outcome[1] = str(error)
+    result, refusal = broadcast_object_list(outcome)
     if refusal is not None:
         raise InputError(refusal)
     return result
@@ -158,7 +158,7 @@ class RunDirectory:
                 yield partial
         except InputError as error:
             failure = str(error)
-        failure = next((found for found in gather_object([failure]) if found is not None), None)
+        failure = next((fault for fault in gather_object([failure]) if fault is not None), None)
 
         def finish() -> None:
             if failure is not None:
@@ -214,10 +214,10 @@ class RunDirectory:
     def _find_checkpoint(self) -> tuple[Path | None, list[str]]:
         if self._resume and self._overwrite:
             raise InputError("a run is either resumed or overwritten: give --resume or --overwrite, not both")
-        there = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
+        names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
         is_run = (self.path / CONFIG_FILE).is_file()
         # A run that failed before it logged anything leaves its configuration, which may be at fault.
-        if there <= {_PARTIAL, LOCK_FILE, *([] if self._resume else [CONFIG_FILE])}:
+        if names <= {_PARTIAL, LOCK_FILE, *([] if self._resume else [CONFIG_FILE])}:
             return None, []
         if self._overwrite:
             if not is_run:
@@ -242,19 +242,13 @@ class RunDirectory:
         file = self.path / CONFIG_FILE
         try:
             # With the defaults of settings newer than the run.
-            earlier = settled(build(type(self._config), read_yaml(file)))
+            earlier = resume_invariants(build(type(self._config), read_yaml(file)))
         except (InputError, AttributeError, TypeError) as error:
             raise InputError(f"cannot resume {self.path}: {file}: {error}") from error
-        for section, now in settled(self._config).items():
-            before = earlier[section]
-            if before == now:
-                continue
-            changed = [(section, before, now)]
-            if isinstance(now, dict):
-                keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-                changed = [(f"{section}.{key}", before.get(key), now.get(key)) for key in keys]
-            said = "; ".join(f"its {key} was {old}, and is {new} now" for key, old, new in changed)
-            raise InputError(f"cannot resume {self.path}: {said}")
+        difference = first_difference(earlier, resume_invariants(self._config))
+        if difference is not None:
+            key, before, now = difference
+            raise InputError(f"cannot resume {self.path}: its {key} was {before}, and is {now} now")
 
     def _begin(self) -> None:
         with writing(f"in output_dir {self.path}"):

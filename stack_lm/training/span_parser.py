@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from transformers import AutoModel, PreTrainedModel
 
-from ..data import Sentence, hold_out
+from ..data import hold_out
 from ..data.records import find_files, is_pattern
 from ..errors import InputError
 from ..model_kinds import TREES, choose_class
@@ -23,11 +23,10 @@ from ..scoring.spans import SpanScorer, collate_spans, tree_of_spans
 from .batches import Batches, Collated, SentenceBatches
 from .compact import TokenArray
 from .config import SpanParserTrainingConfig
-from .data import check_same_texts, given_tokenizer, make_tokenizer
+from .data import digest_files
 from .loop import TrainingLoop
-from .new_model import InitialModel, new_model
-from .pools import WholePools
-from .token_cache import text_digest
+from .new_model import InitialModel
+from .tokenizer import tokenizer_for
 from .validation import evaluating, sum_processes
 from .votes import VotedSentence, read_votes
 
@@ -60,8 +59,7 @@ class SpanParserTrainer(TrainingLoop):
         own = initial.fields(config.model)
         kind = choose_class({"model_type": "span_parser"} | own, TREES)
         files = {"data.trees": _listed(data.trees), "data.validation": _listed(data.validation or [])}
-        self.texts = {key: text_digest(map(Path, named)) for key, named in files.items() if named}
-        check_same_texts(config, checkpoint, self.texts)
+        self.texts = digest_files(config, checkpoint, files)
         voted, self.notes = read_votes(files["data.trees"], data.prior, data.outlier_share, data.prior_votes)
         if data.validation is None:
             self.sentences, self.validation = hold_out(voted, data.held_out, data.split_seed(config.seed))
@@ -74,25 +72,16 @@ class SpanParserTrainer(TrainingLoop):
         if not self.sentences or not self.validation:
             key = "data.validation" if self.sentences else "data.trees"
             raise InputError(f"{', '.join(files[key])}: no sentence has three words or more")
-        words = [Sentence(one.words) for one in self.sentences]
-        given = given_tokenizer(config.tokenizer, checkpoint)
-        self.tokenizer = make_tokenizer(config.tokenizer, lambda: iter(words), given)
-        fields = {"vocab_size": initial.vocab_size(self.tokenizer), "pad_token_id": self.tokenizer.pad_token_id}
-        fields |= {"bos_token_id": self.tokenizer.bos_token_id, "eos_token_id": self.tokenizer.eos_token_id}
-        model = new_model(kind, own | fields)
-        self.notes += initial.give(model, self.tokenizer)
+        self.tokenizer = tokenizer_for([one.words for one in self.sentences], config, checkpoint)
+        special = {name: getattr(self.tokenizer, name) for name in ("bos_token_id", "eos_token_id")}
+        model, notes = initial.make(kind, own, self.tokenizer, **special)
+        self.notes += notes
         self._scorer = SpanScorer(model, self.tokenizer)
         self._encoded = list(self._scorer.encode([one.words for one in self.sentences]))
         # Each row ends with the sentence's number, for the look-up of its fences and votes.
         rows = [[*ids, i] for i, (ids, _) in enumerate(self._encoded)]
-        batches = SentenceBatches(
-            WholePools(TokenArray.pack([rows], max(len(self.tokenizer), len(rows)))),
-            config.training.batch_size,
-            config.seed,
-            self.accelerator.process_index,
-            self.accelerator.num_processes,
-        )
-        return model, batches
+        tokens = TokenArray.pack([rows], max(len(self.tokenizer), len(rows)))
+        return model, SentenceBatches.of_run(config, tokens)
 
     def collate(self, batch: Sequence[Sequence[int]]) -> Collated:
         """See `TrainingLoop.collate`; the targets are the spans in which trees can differ."""

@@ -24,7 +24,7 @@ class EarlyStopping:
     best: float | None = None
     waited: int = 0
 
-    def look(self, value: float) -> bool:
+    def update_best(self, value: float) -> bool:
         """Count a validation; return True if it is better than all before it."""
         better = self.best is None or (value > self.best if self.more_is_better else value < self.best)
         self.best, self.waited = (value, 0) if better else (self.best, self.waited + 1)

@@ -45,8 +45,8 @@ class StrengthStatistics:
             actions: the actions of each memory layer, each strength [B, T].
             inside: [B, T] bool, False at padding.
         """
-        for layer, of_layer in zip(self._layers, actions, strict=True):
-            layer.add(of_layer, inside)
+        for layer, layer_actions in zip(self._layers, actions, strict=True):
+            layer.add(layer_actions, inside)
 
     def reduce(self, accelerator: Accelerator) -> None:
         """Combine the words of all processes."""
@@ -136,15 +136,15 @@ class _LayerStatistics:
         return ", ".join(parts)
 
     def warnings(self) -> list[str]:
-        record, found = self.record(), []
+        record, signs = self.record(), []
         for name, maximum in self._maxima.items():
             short = name.replace("_strength", "")
             mean, sd = (record[f"{self._name(name)}_{part}"] for part in ("mean", "sd"))
             at_an_end = min(mean, maximum - mean) < NEAR * maximum
             if sd < CONSTANT * maximum * (2 if at_an_end else 1):
                 about = f"it is {mean:.2f} (sd {sd:.3f}) at every word, common with little text"
-                found.append(f"the {short} strength has collapsed: {about}")
+                signs.append(f"the {short} strength has collapsed: {about}")
         share = record.get(self._name("read_below_top"), 1.0)
         if share < SHALLOW:
-            found.append(f"the stack is used as a register: {share:.1%} of what is read lies below the top element")
-        return found
+            signs.append(f"the stack is used as a register: {share:.1%} of what is read lies below the top element")
+        return signs

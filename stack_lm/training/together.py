@@ -28,6 +28,22 @@ def loss_of(model: Any, inputs: Inputs) -> Tensor:
     return loss
 
 
+def check_scan(model: nn.Module) -> None:
+    """Check that the compiled scan can run several models like this one at once.
+
+    Args:
+        model: on the CPU, or without numbers ("meta").
+
+    Raises:
+        InputError: if it cannot.
+    """
+    for layer in recurrent_layers(model):
+        like = torch.empty(0, dtype=layer.like.dtype) if layer.like.is_meta else layer.like
+        chosen = layer.choose_backend(like, several_models=True)
+        if chosen.name != "numba":
+            raise InputError(f"models are trained together in the compiled scan only; {chosen.reason}")
+
+
 class Together:
     """Models whose weights are slices of common tensors, with one forward and backward pass for all.
 
@@ -59,10 +75,7 @@ class Together:
         for model in models:
             if type(model) is not type(first) or model.config.to_diff_dict() != first.config.to_diff_dict():
                 raise InputError("models that are trained together must be of one class and configuration")
-        for layer in recurrent_layers(first):
-            chosen = layer.choose_backend(layer.like, several_models=True)
-            if chosen.name != "numba":
-                raise InputError(f"models are trained together in the compiled scan only; {chosen.reason}")
+        check_scan(first)
         self.models = list(models)
         own = [dict(model.named_parameters()) for model in models]
         self._weights: dict[str, nn.Parameter] = {
@@ -145,16 +158,21 @@ def stack_batches(batches: Sequence[Inputs], padding: Mapping[str, int] = PADDIN
     Raises:
         InputError: if lengths differ and there is no attention mask.
     """
-    stacked = {}
-    for name in batches[0]:
-        parts = [batch[name] for batch in batches]
-        longest = max(part.shape[1] for part in parts)
-        if any(part.shape[1] < longest for part in parts):
-            if "attention_mask" not in batches[0]:
+    if "attention_mask" not in batches[0]:
+        for name in batches[0]:
+            if len({batch[name].shape[1] for batch in batches}) > 1:
                 raise InputError(f"{name} of different lengths need an attention_mask")
-            value = padding.get(name, 0)
-            parts = [
-                F.pad(part, [*[0, 0] * (part.dim() - 2), 0, longest - part.shape[1]], value=value) for part in parts
-            ]
-        stacked[name] = torch.stack(parts)
-    return stacked
+    return {name: stack_padded([batch[name] for batch in batches], padding.get(name, 0)) for name in batches[0]}
+
+
+def stack_padded(parts: Sequence[Tensor], value: float = 0) -> Tensor:
+    """Tensors [B, T, ...] as one [S, B, T, ...], padded on the right with a value to the longest."""
+    longest = max(part.shape[1] for part in parts)
+    return torch.stack(
+        [
+            F.pad(part, [*[0, 0] * (part.dim() - 2), 0, longest - part.shape[1]], value=value)
+            if part.shape[1] < longest
+            else part
+            for part in parts
+        ]
+    )

@@ -13,8 +13,8 @@ from accelerate.utils import DistributedType
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from .base_config import BaseLoopConfig
 from .batches import Collated
-from .config import BaseLoopConfig
 from .optimizer import make_optimizer, make_scheduler
 
 

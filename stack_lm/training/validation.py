@@ -19,10 +19,10 @@ from ..loss import linear_cross_entropy
 from ..model_kinds import body_and_head
 from ..scoring.sentences import length_batches
 from ..tokenization import Frame
+from .batches import collate
 from .carried import CarriedState
 from .compact import TokenArray
-from .continuous import Layout
-from .data import collate, collate_segments
+from .continuous import Layout, collate_segments
 
 # Called with the actions of each batch of this process, by memory layer, and the mask of the tokens of its words,
 # [B, T] bool.
@@ -105,7 +105,7 @@ def evaluate_continuous(
             inputs = collate_segments(batch, accelerator.device)
             ids, targets = inputs["input_ids"], inputs["shift_labels"]
             words = (targets != IGNORED) & ~torch.isin(ids, special)
-            state = carried.next(inputs["fresh"])
+            state = carried.next(inputs["reset_mask"])
             sums.add(words, targets, (words & ~torch.isin(targets, special)), input_ids=ids, **{CACHE_NAME: state})
     return sums.total()
 

@@ -52,13 +52,13 @@ class _Voter:
         trees: of S sentences, None for those without.
 
     Attributes:
-        there: whether each sentence has a tree [S], bool.
+        has_tree: whether each sentence has a tree [S], bool.
         first: the first trees.
     """
 
     def __init__(self, trees: Sequence[ConstituencyTree | None]) -> None:
         each = [() if tree is None else _spans(tree) for tree in trees]
-        self.there = np.array([tree is not None for tree in trees], bool)
+        self.has_tree = np.array([tree is not None for tree in trees], bool)
         self.first = trees[:_SEARCHED]
         self._spans = np.array([span for spans in each for span in spans], np.int64)
         self._stops = np.cumsum([0, *map(len, each)])
@@ -100,26 +100,26 @@ def read_votes(
                 notes.append(f"{file} has no vote: its mean F1 with the others, {f1:.1f}, {below} (data.outlier_share)")
         voting = np.flatnonzero(~outliers).tolist()
         files, voters = [files[i] for i in voting], [voters[i] for i in voting]
-    there = np.all([voter.there[: len(words)] for voter in voters], axis=0)
-    if not there.all():
-        first = int(there.argmin())
-        file = next(file for file, voter in zip(files, voters, strict=True) if not voter.there[first])
+    complete = np.all([voter.has_tree[: len(words)] for voter in voters], axis=0)
+    if not complete.all():
+        first = int(complete.argmin())
+        file = next(file for file, voter in zip(files, voters, strict=True) if not voter.has_tree[first])
         notes.append(
-            f"{int((~there).sum()):,} of {len(words):,} sentences are left out because a file has no tree for them, "
+            f"{int((~complete).sum()):,} of {len(words):,} sentences are left out because a file has no tree for them, "
             f"such as {file} for sentence {first + 1:,}"
         )
     sentences = []
-    for number, of_sentence in enumerate(words):
-        if there[number] and of_sentence is not None and len(of_sentence) > 2:
+    for number, sentence_words in enumerate(words):
+        if complete[number] and sentence_words is not None and len(sentence_words) > 2:
             votes = [voter[number] for voter in voters]
             weights = [1.0] * len(votes)
             if prior is not None:
-                votes.append(np.array([*_spans(PRIORS[prior](of_sentence))]))
+                votes.append(np.array([*_spans(PRIORS[prior](sentence_words))]))
                 weights.append(prior_votes)
             spans, places = np.unique(np.concatenate(votes), return_inverse=True)
             counts = np.bincount(places, weights=np.repeat(weights, [len(spans) for spans in votes]))
             shares = (counts / sum(weights)).astype(np.float32)
-            sentences.append(VotedSentence(of_sentence, np.stack(np.divmod(spans, _PLACES), axis=1), shares))
+            sentences.append(VotedSentence(sentence_words, np.stack(np.divmod(spans, _PLACES), axis=1), shares))
     return sentences, notes
 
 
@@ -145,9 +145,9 @@ def _read(files: Sequence[str]) -> tuple[list[tuple[str, ...] | None], list[_Vot
     while words and words[-1] is None:
         words.pop()
     for file, voter in zip(files, voters, strict=True):
-        if len(voter.there) < len(words):
-            whole = next(file for file, voter in zip(files, voters, strict=True) if len(voter.there) >= len(words))
-            raise InputError(f"{whole} has {len(words):,} trees, but {file} has {len(voter.there):,}")
+        if len(voter.has_tree) < len(words):
+            whole = next(file for file, voter in zip(files, voters, strict=True) if len(voter.has_tree) >= len(words))
+            raise InputError(f"{whole} has {len(words):,} trees, but {file} has {len(voter.has_tree):,}")
     return words, voters
 
 

@@ -1,17 +1,15 @@
 """Tasks of each kind, small enough for tests; and the recipe that trains on them."""
 
-import importlib.util
 import random
 from pathlib import Path
 
 import yaml
+from conftest import recipe
 
 from stack_lm.tasks import Example, Split, Task, register_task, task_names
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "train_task.py"
-_spec = importlib.util.spec_from_file_location("train_task", RECIPE)
-TRAIN = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(TRAIN)
+TRAIN = recipe("train_task")
 
 PLAN = {"train": Split(12, 2, 4), "validation": Split(6, 2, 4), "test": Split(8, 3, 6)}
 

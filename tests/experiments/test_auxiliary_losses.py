@@ -15,7 +15,7 @@ from stack_lm.experiments.computation import load_task_model
 from stack_lm.experiments.config import TaskConfig
 from stack_lm.experiments.learning import can_join, train
 from stack_lm.experiments.trial import Trial
-from stack_lm.training.config import settled
+from stack_lm.training.base_config import resume_invariants
 
 WEIGHTS = {"low": 0.01, "high": 10.0}
 BOTH = [{"next_symbol": 2.0, "next_symbols": 3.0}]
@@ -102,7 +102,7 @@ def test_each_trial_draws_its_own_weights():
     assert min(many) < 0.03 < 3 < max(many)
     # The labels' part of the network begins as without heads.
     torch.testing.assert_close(trials[1].model.score.weight, trial(seed=1).model.score.weight, rtol=0, atol=0)
-    json.dumps(settled(trials[0].config))
+    json.dumps(resume_invariants(trials[0].config))
 
 
 def test_trials_at_once_learn_as_alone():

@@ -83,7 +83,6 @@ def test_one_symbol_may_begin_and_end_the_strings_of_a_language():
 @pytest.mark.parametrize(
     ("task", "architecture", "message"),
     [
-        ("test/sets", "StackRNNForTokenClassification", "a next_symbols task needs a StackRNNForKHotPrediction"),
         ("test/pair", "StackRNNForKHotPrediction", "a transduction task needs a StackRNNForCausalLM"),
         (
             "test/per_step",

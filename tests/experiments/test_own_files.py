@@ -154,7 +154,6 @@ def test_results_of_another_file_are_not_mixed(capsys, preset, tmp_path):
         (["preset.yaml", "tagging.csv", "options.kind=classification"], "has the columns input, output"),
         (["preset.yaml", "tagging.csv", "options.share=1"], "tagging.csv has the options kind, symbols"),
         (["preset.yaml", "tagging.csv", "options=1"], "an override names a key below"),
-        (["preset.yaml", "tagging.csv", "training.drop_last=true", "training.batch_size=30"], "leaves out all 20"),
         (["preset.yaml", "none.csv"], "none.csv does not exist"),
     ],
 )

@@ -8,7 +8,7 @@ from conftest import run, run_json
 from stack_lm.errors import InputError
 from stack_lm.experiments.config import Table, single_row
 from stack_lm.experiments.matrix import make_matrix, split_cells
-from stack_lm.experiments.results import Results
+from stack_lm.experiments.results import ResultsDirectory
 from stack_lm.tasks import make_task, task_names
 from stack_lm.tasks.hierarchy import LEVELS, level_of
 
@@ -45,7 +45,7 @@ def write(path, cells=CELLS, scores=None, **changes):
             **changes,
         }
     )
-    results = Results(path)
+    results = ResultsDirectory(path)
     with results.open():
         results.begin(table)
         for row in table.rows:
@@ -112,7 +112,7 @@ def test_runs_of_different_tables(capsys, tmp_path, first, changes, message):
 def test_a_run_to_compare_with_that_is_none(capsys, first, tmp_path):
     status, _, err = run(capsys, "results", first, "--compare", tmp_path / "none")
     assert status == 2
-    assert "none does not exist" in err
+    assert "none has no results" in err
     with pytest.raises(SystemExit):
         run(capsys, "results", first, "--compare", first, "--matrix")
     assert "argument --matrix: not allowed with argument --compare" in capsys.readouterr().err
@@ -230,11 +230,11 @@ def test_saved_results_print_the_same_table_and_merge_with_more(capsys, first, s
     assert str(tmp_path) not in (saved / "table.yaml").read_text()
     # Trials of both are the same; then the run goes on, and what was saved takes up the new ones.
     assert run(capsys, "results", saved, first, "--format", "markdown")[:2] == (0, printed)
-    results = Results(first)
+    results = ResultsDirectory(first)
     with results.open():
         results.add([record("copy, LSTM", 0, 0.875)])
     assert run(capsys, "results", saved, first, "--save", saved)[0] == 0
-    assert len(Results(saved).records) == len(results.records)
+    assert len(ResultsDirectory(saved).records) == len(results.records)
 
 
 def test_saved_results_are_not_lost(capsys, first, tmp_path):
@@ -244,7 +244,7 @@ def test_saved_results_are_not_lost(capsys, first, tmp_path):
     status, _, err = run(capsys, "results", other, "--save", saved)
     assert status == 2
     assert "saved has seed 0 of 'copy, RNN', which the given directories lack" in err
-    assert len(Results(saved).records) == len(Results(first).records)
+    assert len(ResultsDirectory(saved).records) == len(ResultsDirectory(first).records)
 
 
 def test_chosen_rows_alone(capsys, first, second):

@@ -5,8 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
-import time
 
 import pytest
 import small_tasks
@@ -14,17 +12,18 @@ from conftest import run, run_json
 from small_tasks import RECIPE, TRAIN
 
 from stack_lm.errors import InputError
-from stack_lm.experiments.config import Row, TaskConfig, first_difference
+from stack_lm.experiments.config import Row, TaskConfig
 from stack_lm.experiments.results import RESULTS_FILE
 from stack_lm.experiments.run import Experiment
-from stack_lm.experiments.schedule import Wanted, deal, describe_group
+from stack_lm.experiments.schedule import PlannedTrial, deal, describe_group
 from stack_lm.experiments.shards import Shard
+from stack_lm.training.base_config import first_difference
 
 
 def wanted(seeds):
     """Trials of rows, whose presets are "a" and "b" in turn."""
     return [
-        Wanted(number, Row([number], "ab"[number % 2], "task"), TaskConfig(seed=seed))
+        PlannedTrial(number, Row([number], "ab"[number % 2], "task"), TaskConfig(seed=seed))
         for number, count in enumerate(seeds)
         for seed in range(count)
     ]
@@ -171,43 +170,6 @@ def test_shards_and_a_whole_run_do_not_mix(capsys, files):
     assert message in train(capsys, files, "--shard", "1/2", "--resume")[1]
 
 
-@pytest.mark.slow
-def test_two_shards_in_two_processes_one_of_them_killed(capsys, tmp_path):
-    """As two machines would run them."""
-    keys = ["training.epochs=6", "options.splits.train.number=20", "options.splits.test.number=20"]
-    program = (
-        "import runpy, sys; from stack_lm.experiments import unfinished; unfinished.SECONDS = 0.0; "
-        f"sys.argv[0] = {str(RECIPE)!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
-    )
-    command = [sys.executable, "-c", program, "hao2018/linear_stack", "hao2018/reversal", "--seeds", "2", *keys]
-    environment = os.environ | {"STACK_LM_SCAN_BACKEND": "reference"}
-
-    def start(name, *arguments):
-        whole = [*command, f"output_dir={tmp_path / name}", "--resume", *arguments]
-        return subprocess.Popen(whole, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-
-    def finish(process, status=0):
-        err = process.communicate(timeout=300)[1]
-        assert process.returncode == status, err
-        return err
-
-    processes = [start("runs", "--shard", f"{number}/2") for number in (1, 2)]
-    state = tmp_path / "runs" / "shards" / "2-of-2" / "unfinished" / "1" / "1.safetensors"
-    deadline = time.monotonic() + 300
-    while not state.exists():
-        time.sleep(0.01)
-        assert time.monotonic() < deadline
-    os.kill(processes[1].pid, signal.SIGKILL)
-    finish(processes[1], -signal.SIGKILL)
-    finish(processes[0])
-    assert "0 of 1 trials are finished, and 1 continue from where they were interrupted" in finish(
-        start("runs", "--shard", "2/2")
-    )
-    finish(start("whole"))
-    whole, merged = (without_times(run_json(capsys, "results", tmp_path / name)) for name in ("whole", "runs"))
-    assert merged == whole
-
-
 def test_the_slurm_script(tmp_path):
     """A task that is signalled ends its trials, and asks for the queue again."""
     for name, body in {"scontrol": 'echo "scontrol $*"', "python": 'echo "$*"; exec sleep 60'}.items():
@@ -231,7 +193,7 @@ def test_a_shard_from_python(files):
     from stack_lm.experiments.run import load_table
 
     table = load_table(str(files / "table.yaml"))
-    parts = [Experiment(table, shard=Shard(number, 2)).wanted for number in (1, 2)]
+    parts = [Experiment(table, shard=Shard(number, 2)).planned for number in (1, 2)]
     assert sorted(trial.key for part in parts for trial in part) == [
         (row.name, seed) for row in table.rows for seed in range(2)
     ]

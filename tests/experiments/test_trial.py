@@ -85,6 +85,8 @@ def test_a_trial_begins_with_the_weights_of_an_earlier_one(tmp_path, monkeypatch
 def test_a_last_batch_that_is_smaller_can_be_left_out():
     result = trained(trial("test/per_step", drop_last=True))
     assert (result["updates"], result["history"][0]["strings"]) == (4, 10)
+    result = trained(trial("test/per_step", drop_last=True, batch_size=13))  # none is larger
+    assert (result["updates"], result["history"][0]["strings"]) == (2, 12)
 
 
 def test_a_task_with_ever_new_strings_has_others_in_each_epoch(monkeypatch):
@@ -119,20 +121,15 @@ def test_the_learning_rate_falls_and_the_best_model_is_kept(monkeypatch):
     torch.testing.assert_close(experiment.model.lm_head.weight, weights[2])
 
 
-@pytest.mark.parametrize(
-    ("rate", "expected"),
-    [(0.25, [0.25] * 3), ([0.1, 0.2], [0.1, 0.2, 0.1])],
-)
-def test_learning_rates(rate, expected):
-    assert [trial("test/sets", seed=seed, learning_rate=rate).learning_rate for seed in range(3)] == expected
+def test_learning_rates():
+    def rates(rate, number=3):
+        return [trial("test/sets", seed=seed, learning_rate=rate).learning_rate for seed in range(number)]
 
-
-def test_learning_rates_are_drawn_log_uniformly():
-    rates = [
-        trial("test/sets", seed=seed, learning_rate={"low": 5e-4, "high": 1e-2}).learning_rate for seed in range(30)
-    ]
-    assert 5e-4 <= min(rates) < 1e-3 < 5e-3 < max(rates) <= 1e-2
-    assert len(set(rates)) == 30
+    assert rates(0.25) == [0.25] * 3
+    assert rates([0.1, 0.2]) == [0.1, 0.2, 0.1]
+    drawn = rates({"low": 5e-4, "high": 1e-2}, 30)  # log-uniformly
+    assert 5e-4 <= min(drawn) < 1e-3 < 5e-3 < max(drawn) <= 1e-2
+    assert len(set(drawn)) == 30
 
 
 @pytest.mark.parametrize("rate", [0, -1.0, [], [0.1, "x"], {"low": 0.1}, {"low": 0.2, "high": 0.1}])
@@ -148,21 +145,6 @@ def test_a_loss_that_is_no_number_ends_the_trial():
     assert (result["diverged"], result["epochs"]) == (True, 1)
     assert result["history"][-1]["loss"] is None
     assert result["scores"]["test"]["accuracy"] == 0
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"architectures": ["StackRNNModel"]}, "model.architectures must be one of .*; got"),
-        ({"memory": "heap"}, "model: memory must be one of"),
-        ({"vocab_size": 9}, "model.vocab_size cannot be set: it comes from the data"),
-    ],
-)
-def test_a_model_that_cannot_be(changes, message):
-    values = config_values("test/per_step")
-    values["model"] |= changes
-    with pytest.raises(InputError, match=message):
-        Trial(build(TaskConfig, values))
 
 
 def test_batches_by_length():
@@ -327,13 +309,6 @@ def test_each_trial_has_dropout_of_its_own(memory, training):
         assert trained(plain)["history"][0]["loss"] != pytest.approx(other.history[0]["loss"], rel=1e-5)
 
 
-@pytest.mark.parametrize("field", ["embedding_dropout", "output_dropout"])
-def test_other_dropout_is_trained_alone(field):
-    values = config_values("test/language", epochs=1)
-    values["model"] |= {"num_hidden_layers": 2, "hidden_dropout": 0.5, field: 0.5}
-    assert not can_join(Trial(build(TaskConfig, values)))
-
-
 def test_auxiliary_losses_of_language_models_are_refused():
     values = config_values("test/language", epochs=1)
     layers = [{"controller": "lstm", "memory_size": 2, "hidden_size": 4}, "attention"]
@@ -345,29 +320,32 @@ def test_auxiliary_losses_of_language_models_are_refused():
         Trial(build(TaskConfig, values))
 
 
-def test_self_attention_is_trained_alone():
-    values = config_values("test/language", epochs=1)
-    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2, "dropout": 0, "attention_dropout": 0}
-    values["model"] = {"architectures": ["StackTransformerForCausalLM"], "layers": ["attention", "stack"], **sizes}
-    trials = [Trial(dataclasses.replace(build(TaskConfig, values), seed=seed)) for seed in range(2)]
-    assert not can_join(trials[0])
-    assert [result["together"] for result in train(trials)] == [1, 1]
+ATTENTION = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2, "dropout": 0, "attention_dropout": 0}
+ATTENTION |= {"architectures": ["StackTransformerForCausalLM"], "layers": ["attention", "stack"]}
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("task", "architecture", "fields"),
     [
-        {"memory": "superposition", "operation_control": "gumbel_softmax"},
-        {"num_hidden_layers": 2, "hidden_dropout": 0.5},
+        ("test/language", None, {"num_hidden_layers": 2, "hidden_dropout": 0.5, "embedding_dropout": 0.5}),
+        ("test/language", None, {"num_hidden_layers": 2, "hidden_dropout": 0.5, "output_dropout": 0.5}),
+        ("test/language", None, ATTENTION),
+        # The steps of buffers are not those of the strings, so noise is drawn as it goes.
+        *(
+            ("test/per_step", "BufferedStackRNNForTransduction", fields)
+            for fields in (
+                {"memory": "superposition", "operation_control": "gumbel_softmax"},
+                {"num_hidden_layers": 2, "hidden_dropout": 0.5},
+            )
+        ),
     ],
 )
-def test_a_buffered_network_with_noise_is_trained_alone(fields):
-    """Its steps are not those of the strings, so noise is drawn as it goes."""
-    values = config_values("test/per_step", "BufferedStackRNNForTransduction", epochs=1)
-    values["model"] |= fields
-    trials = [Trial(dataclasses.replace(build(TaskConfig, values), seed=seed)) for seed in range(2)]
-    assert not can_join(trials[0])
-    assert [result["together"] for result in train(trials)] == [1, 1]
+def test_networks_that_are_trained_alone(task, architecture, fields):
+    values = config_values(task, architecture, epochs=1)
+    values["model"] = fields if fields is ATTENTION else values["model"] | fields
+    configs = [dataclasses.replace(build(TaskConfig, values), seed=seed) for seed in range(2)]
+    assert not can_join(Trial(configs[0]))
+    assert [result["together"] for result in train(list(map(Trial, configs)))] == [1, 1]
 
 
 # --- scores

@@ -37,28 +37,11 @@ def test_all_of_an_answer_is_trained_on_and_its_number_scored():
 
 @pytest.mark.slow
 def test_training_stops_when_all_has_been_right(tmp_path):
-    small = [
-        "options.splits.train={number: 640, shortest: 1, longest: 3}",
-        "options.splits.validation={number: 8, shortest: 1, longest: 3}",
-        "options.splits.test={number: 2, shortest: 4, longest: 6}",
-    ]
-    main(
-        [
-            "train",
-            "task",
-            "deletang2023/lstm",
-            "deletang2023/even_pairs",
-            "--seeds",
-            "1",
-            f"output_dir={tmp_path}",
-            *small,
-            "model.hidden_size=16",
-            "training.batch_size=32",
-            "training.learning_rate=0.02",
-            "training.epochs=40",
-            "training.solved_patience=2",
-        ]
-    )
+    sizes = {"train": (640, 1, 3), "validation": (8, 1, 3), "test": (2, 4, 6)}
+    small = [f"options.splits.{k}={{number: {n}, shortest: {a}, longest: {b}}}" for k, (n, a, b) in sizes.items()]
+    settings = "model.hidden_size=16 training.batch_size=32 training.learning_rate=0.02 training.epochs=40"
+    command = f"train task deletang2023/lstm deletang2023/even_pairs --seeds 1 {settings} training.solved_patience=2"
+    main([*command.split(), f"output_dir={tmp_path}", *small])
     (record,) = results(tmp_path)
     assert record["epochs"] < 40
     right = [epoch["validation"]["accuracy"] == 1 for epoch in record["history"]]
@@ -76,22 +59,9 @@ def test_a_recogniser_is_trained(tmp_path, capsys):
     splits = {"train": (400, 6), "validation": (60, 6), "validation_long": (20, 9), "test": (30, 12)}
     splits["test_short_held_out"] = (5, 20)
     small = [f"options.splits.{name}={{number: {number}, longest: {n}}}" for name, (number, n) in splits.items()]
-    main(
-        [
-            "train",
-            "task",
-            "flare/lstm",
-            "flare/first",
-            "--seeds",
-            "1",
-            f"output_dir={tmp_path}",
-            *small,
-            "model.hidden_size=12",
-            "model.num_hidden_layers=1",
-            "training.epochs=6",
-            "training.learning_rate=0.02",
-        ]
-    )
+    settings = "model.hidden_size=12 model.num_hidden_layers=1 training.epochs=6 training.learning_rate=0.02"
+    command = f"train task flare/lstm flare/first --seeds 1 {settings}"
+    main([*command.split(), f"output_dir={tmp_path}", *small])
     (record,) = results(tmp_path)
     assert set(record["scores"]) == {"validation", "validation_long", "test", "test_short_held_out"}
     assert record["scores"]["validation"]["accuracy"] > 0.9

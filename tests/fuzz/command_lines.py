@@ -163,8 +163,8 @@ def _publishing() -> Iterator[Command]:
     yield _of("push {}/out/run someone/model --dry-run {}/out/upload", *RUN)
     yield _of("export {}/model {}/out/exported --json", *MODEL)
     yield _of("export {}/deep {}/out/exported --dtype bfloat16", *DEEP)
-    yield _of("{}/suzgun.pth {}/out/model --json", "suzgun.pth", program="convert_suzgun2019")
-    analysis = "{}/model {}/other --treebank {}/gold.mrg --output {}/out/analysis --json"
+    yield _of("{}/suzgun.pth {}/out/model", "suzgun.pth", program="convert_suzgun2019")
+    analysis = "{}/model {}/other --treebank {}/gold.mrg --output {}/out/analysis"
     yield _of(analysis, "gold.mrg", *MODEL, program="analyse_parses")
     merrill = ("merrill.th", "vocabulary/tokens.txt", "vocabulary/labels.txt")
     yield _of("{}/merrill.th {}/vocabulary {}/out/model --fixed push", *merrill, program="convert_merrill2019")

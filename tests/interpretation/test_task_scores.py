@@ -7,7 +7,7 @@ from conftest import run, run_json
 
 from stack_lm.errors import InputError
 from stack_lm.experiments.config import Table
-from stack_lm.experiments.results import Results
+from stack_lm.experiments.results import ResultsDirectory
 from stack_lm.interpretation.hierarchy import TaskScores, plot_task_scores, task_scores_page
 from stack_lm.interpretation.trials import Curve
 
@@ -96,7 +96,7 @@ def results(tmp_path):
         for model in ("RNN", "LSTM")
     ]
     table = {"title": "A table", "columns": ["task", "model"], "measures": ["accuracy.mean"], "seeds": 2, "rows": rows}
-    built = Results(tmp_path / "runs")
+    built = ResultsDirectory(tmp_path / "runs")
     with built.open():
         built.begin(Table.build(table | {"output_dir": str(tmp_path)}))
         for row in rows:

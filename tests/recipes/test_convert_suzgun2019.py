@@ -1,19 +1,17 @@
 """Converting the released state_dicts of Suzgun et al. (2019)."""
 
-import json
 import re
 
 import pytest
 import torch
-from conftest import REAL_DATA, needs_real_data
-from test_train_lm import load
+from conftest import REAL_DATA, needs_real_data, recipe
 from torch import nn
 from transformers import AutoTokenizer
 
 from stack_lm import StackRNNForKHotPrediction
 from stack_lm.tasks import make_task
 
-CONVERT = load("convert_suzgun2019")
+CONVERT = recipe("convert_suzgun2019")
 KINDS = ["stack_rnn", "stack_lstm", "baby_ntm", "rnn", "lstm"]
 
 
@@ -87,12 +85,12 @@ def test_it_computes_what_the_equations_say(kind, tmp_path):
 
 def test_the_command(tmp_path, capsys):
     path, _ = checkpoint(tmp_path, "stack_rnn")
-    assert CONVERT.main([str(path), str(tmp_path / "out"), "--check", "5", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result["strings"] == 5
-    assert 0 <= result["right"] <= 5
-    assert (result["symbols"], result["memory"], result["memory_size"]) == ("()[]", "superposition", 3)
+    assert CONVERT.main([str(path), str(tmp_path / "out"), "--check", "5"]) == 0
+    assert re.fullmatch(
+        r"written: .*out\n\d of 5 fresh Dyck strings are right in every step\n", capsys.readouterr().out
+    )
     model = StackRNNForKHotPrediction.from_pretrained(tmp_path / "out")
+    assert (model.config.memory, model.config.memory_size) == ("superposition", 3)
     assert model.config.id2label == {0: "(", 1: ")", 2: "[", 3: "]"}
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
     batch = tokenizer("( [ ] )", return_tensors="pt")
@@ -102,7 +100,7 @@ def test_the_command(tmp_path, capsys):
         tokenizer("( { } )")
 
 
-def test_how_operations_are_chosen_is_given(tmp_path, capsys):
+def test_how_operations_are_chosen_is_given(tmp_path):
     path, _ = checkpoint(tmp_path, "baby_ntm")
     options = ["--operation-control", "gumbel_softmax", "--cells", "9", "--symbols", "abc#"]
     assert CONVERT.main([str(path), str(tmp_path / "out"), *options]) == 0
@@ -110,7 +108,7 @@ def test_how_operations_are_chosen_is_given(tmp_path, capsys):
     assert (model.config.operation_control, model.config.evaluation_noise) == ("gumbel_softmax", True)
     assert model.config.memory_depth == 9
     assert float(model.model.cell.controls.choices["operation"].temperature) == 0.5
-    assert "symbols abc#" in capsys.readouterr().out
+    assert model.config.id2label == dict(enumerate("abc#"))
 
 
 @pytest.mark.parametrize(
@@ -118,9 +116,7 @@ def test_how_operations_are_chosen_is_given(tmp_path, capsys):
     [
         (lambda state: state.pop("W_y.weight"), [], "has no W_y.weight; it has rnn.weight_ih_l0"),
         (lambda state: state.update({"W_a.weight": torch.zeros(3, 7)}), [], "does not fit its own shapes"),
-        (lambda state: state.clear(), [], "has no rnn.weight_ih_l0; it has nothing"),
         (None, ["--symbols", "abc"], "--symbols must name the 4 symbols that the model reads, each once; got 'abc'"),
-        (None, ["--symbols", "abcc"], "each once; got 'abcc'"),
         (None, ["--symbols", "abc#", "--check", "3"], "--check is for Dyck languages"),
         (
             None,
@@ -147,14 +143,6 @@ def test_several_layers_with_a_memory_are_refused(tmp_path, capsys):
     assert "has 2 layers, and the released code adds the reading to the state of each" in capsys.readouterr().err
     path, _ = checkpoint(tmp_path, "lstm", layers=2)
     assert CONVERT.convert(path).config.num_layers == 2
-
-
-def test_no_file_and_a_pickle(tmp_path, capsys):
-    assert CONVERT.main([str(tmp_path / "none.pth"), str(tmp_path / "out")]) == 2
-    assert "no such checkpoint" in capsys.readouterr().err
-    torch.save(nn.Linear(2, 2), tmp_path / "module.pth")
-    assert CONVERT.main([str(tmp_path / "module.pth"), str(tmp_path / "out")]) == 2
-    assert "is refused: it is a pickle with more in it than tensors" in capsys.readouterr().err
 
 
 @needs_real_data

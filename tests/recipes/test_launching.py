@@ -29,31 +29,6 @@ def test_accelerate_reads_its_files(name):
     assert (config.num_machines, config.num_processes, kind) == ACCELERATE[name]
 
 
-@pytest.mark.parametrize("name", ACCELERATE)
-def test_accelerate_launch_takes_its_files(name, monkeypatch):
-    """With all checks but those that look for GPUs, and in the environment of the processes."""
-    import torch
-    from accelerate.commands import launch
-    from accelerate.utils import launch as environments
-
-    path = RECIPES / "accelerate" / f"{name}.yaml"
-    arguments = launch.launch_command_parser().parse_args(["--config_file", str(path), "train_lm.py", "CONFIG"])
-    arguments, _, _ = launch._validate_launch_command(arguments)
-    assert (arguments.num_machines, arguments.num_processes) == ACCELERATE[name][:2]
-    assert bool(arguments.multi_gpu) == (ACCELERATE[name][2] == "MULTI_GPU")
-    assert bool(arguments.use_fsdp) == (name == "fsdp")
-    if name == "fsdp":
-        environment = environments.prepare_multi_gpu_env(arguments)
-        assert environment["ACCELERATE_USE_FSDP"] == "true"
-        for variable in ("FSDP_VERSION", "FSDP_AUTO_WRAP_POLICY", "FSDP_RESHARD_AFTER_FORWARD", "FSDP_STATE_DICT_TYPE"):
-            monkeypatch.setenv(variable, environment[variable])
-        monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-        plugin = __import__("accelerate").FullyShardedDataParallelPlugin()
-        assert (plugin.fsdp_version, plugin.auto_wrap_policy) == (2, None)
-        assert plugin.reshard_after_forward
-        assert plugin.state_dict_type == torch.distributed.fsdp.StateDictType.FULL_STATE_DICT
-
-
 @pytest.mark.parametrize("path", sorted((RECIPES / "slurm").iterdir()), ids=lambda path: path.name)
 def test_slurm_scripts_are_bash(path):
     subprocess.run(["bash", "-n", str(path)], check=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack_lm.data import Corpus, open_corpus
+from stack_lm.data import open_corpus
 from stack_lm.data.text import Segmenter
 from stack_lm.errors import InputError
 from stack_lm.tokenization import Frame, train_word_tokenizer
@@ -257,7 +257,7 @@ def test_continuous_text_is_read_in_order_and_each_token_is_a_target_once(number
     for rank in range(n_processes):
         before = [None] * rows
         for batch in (round_[rank][0] for round_ in rounds):
-            for row, (tokens, fresh) in enumerate(zip(batch.tokens, batch.fresh, strict=True)):
+            for row, (tokens, fresh) in enumerate(zip(batch.tokens, batch.reset_mask, strict=True)):
                 assert len(tokens) <= length + 1
                 if not tokens:
                     continue
@@ -309,14 +309,3 @@ def test_encoded_documents(tokenizer):
     encoded = encode_documents(tokenizer, [[Sentence(*s) for s in document] for document in documents], NO_FRAME)
     ids = tokenizer.convert_tokens_to_ids
     assert list(encoded) == [ids(["w1", "x", "w2"]), ids(["x", "y", "w0"])]
-
-
-def test_documents_of_sources(tmp_path):
-    (tmp_path / "a.txt").write_text("a b\nc\n\n\nd\n")
-    (tmp_path / "b.txt").write_text("e\n")
-    corpus = open_corpus(str(tmp_path))
-    words = [[s.words for s in document] for document in corpus.documents()]
-    assert words == [[["a", "b"], ["c"]], [["d"]], [["e"]]]
-    assert [[s.words for s in document] for document in corpus.stream.documents()] == words
-    assert isinstance(open_corpus("generated:3"), Corpus)
-    assert open_corpus("generated:3").documents is None

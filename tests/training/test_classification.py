@@ -1,18 +1,13 @@
 """recipes/train_classifier.py as a user types it, and its classifiers as agreement asks them."""
 
-import dataclasses
-import importlib.util
 import json
-import os
 import random
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from conftest import recipe
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from stack_lm import ModelScorer, train_word_tokenizer
@@ -26,10 +21,7 @@ from stack_lm.training.compact import TokenArray
 from stack_lm.training.config import ClassificationConfig
 from stack_lm.training.pools import WholePools
 
-RECIPES = Path(__file__).parents[2] / "recipes"
-SPEC = importlib.util.spec_from_file_location("train_classifier", RECIPES / "train_classifier.py")
-TRAIN = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(TRAIN)
+TRAIN = recipe("train_classifier")
 SMALL = ["data.validation=null", "model.hidden_size=8", "model.embedding_size=6", "training.learning_rate=1.0e-2"]
 
 
@@ -128,28 +120,6 @@ def test_a_run_stops_early_and_resumes(capsys, data, tmp_path):
     assert "always the more frequent number" in capsys.readouterr().out
 
 
-def test_a_resumed_run_waits_no_longer_than_a_whole_one(data, tmp_path):
-    """The epochs without a lower loss are counted over all of a run, not from where it was resumed."""
-    values = read_config("merrill2019/numpred_lstm")
-    values["data"] = {"train": str(data / "numpred.train"), "limit": 100}
-    values |= {"output_dir": str(tmp_path), "training": {"epochs": 30, "patience": 2, "learning_rate": 0.5}}
-    config = build(ClassificationConfig, values)
-    whole = ClassificationTrainer(config, quiet=True).train()
-    assert whole["epochs"] == whole["best_epoch"] + 2 < 30
-    checkpoints = sorted((tmp_path / "checkpoints").iterdir(), key=lambda path: int(path.name.split("-")[1]))
-    assert [int(path.name.split("-")[1]) // 6 for path in checkpoints] == [
-        whole["best_epoch"] + later for later in (0, 1, 2)
-    ]
-    assert ClassificationTrainer(config, quiet=True, resume=True).train() == whole
-    # Stopped in the middle of the wait.
-    for part in (1, 2):
-        output = tmp_path / str(part)
-        short = dataclasses.replace(config, output_dir=str(output))
-        longer = dataclasses.replace(short.training, epochs=whole["best_epoch"] + 2 - part)
-        ClassificationTrainer(dataclasses.replace(short, training=longer), quiet=True).train()
-        assert ClassificationTrainer(short, quiet=True, resume=True).train() == whole
-
-
 @pytest.mark.parametrize("n_processes", [1, 2, 3])
 def test_sentences_come_in_the_order_of_transformers_each_once(n_processes):
     rng = random.Random(5)
@@ -193,22 +163,6 @@ def test_a_file_that_has_changed_is_not_trained_on(data, tmp_path, capsys):
     assert err.count("\n") == 1
 
 
-@pytest.mark.slow
-def test_two_processes_share_a_run(data, tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command += [str(RECIPES / "train_classifier.py"), *arguments(data, tmp_path / "run", "--resume", "--json")]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    for epochs, said in ((1, "no checkpoint in"), (2, "resuming at step")):
-        done = subprocess.run(
-            [*command, f"training.epochs={epochs}"], env=environment, capture_output=True, text=True, timeout=300
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stderr.count(said) == 1
-        assert json.loads(done.stdout)["epochs"] == epochs
-    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert [record["epoch"] for record in records if "eval_loss" in record] == [1, 2]
-
-
 def test_the_four_variants_differ_in_their_memory_alone():
     configs = [
         build(ClassificationConfig, read_config(f"merrill2019/numpred_{v}")) for v in ("u1", "d1", "free", "lstm")
@@ -224,24 +178,11 @@ def test_the_four_variants_differ_in_their_memory_alone():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["training.patience=0"], "training.patience must be an integer of at least 1 or None; got 0"),
         (["training.speed=9"], "unknown key 'training.speed'"),
         (["model.vocab_size=9"], "model.vocab_size cannot be set: it comes from the data"),
-        (["model.pad_token_id=1"], "model.pad_token_id cannot be set: it comes from the data"),
-        (["model.controller=tree"], "model: .*controller"),
-        (
-            ["model.architectures=[StackRNNForCausalLM]"],
-            r"model.architectures must be one of StackRNNForSequenceClassification, ",
-        ),
         (["data.test=[1]"], r"data.test\[0\] must be a string; got 1"),
         (["data.test=[none]"], "none does not exist"),
-        (["data.held_out=300"], "cannot hold out 300 of 300 sentences"),
-        (["training.weight_decay=-1"], "training.weight_decay must be a finite number of at least 0"),
         (["training.loss_dtype=float32"], "unknown key 'training.loss_dtype'"),
-        (["training.optimizer=sgd"], "training.optimizer must be"),
-        (["training.schedule=linear", "training.decay_steps=3"], "training.schedule must be constant; got linear"),
-        (["training.mixed_precision=fp16"], "training.mixed_precision=fp16 needs a GPU"),
-        (["--fast"], "unknown option '--fast'"),
     ],
 )
 def test_bad_input(capsys, data, tmp_path, more, message):

@@ -104,17 +104,6 @@ def test_a_vocabulary_may_be_padded(earlier, tmp_path):
     assert parameters(tmp_path / "run")["lm_head.weight"].shape[0] == 100
 
 
-def test_settings_that_differ_are_named(earlier, tmp_path):
-    trainer = Trainer(further(earlier, tmp_path / "run", memory="queue", output_dropout=0.2), quiet=True)
-    (note,) = (note for note in trainer.notes if note.startswith("settings"))
-    changed = "model.memory is queue, not stack; model.output_dropout is 0.2, not 0.0"
-    assert note == f"settings that differ from those of {earlier}: {changed}"
-    trainer.run.close()
-    unchanged = Trainer(further(earlier, tmp_path / "same"), quiet=True)
-    assert not any(note.startswith("settings") for note in unchanged.notes)
-    unchanged.run.close()
-
-
 def test_weights_that_are_not_taken_are_named(earlier, tmp_path):
     trainer = Trainer(further(earlier, tmp_path / "run", memory="none"), quiet=True)
     (note,) = (note for note in trainer.notes if "does not have" in note)

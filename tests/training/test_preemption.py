@@ -1,23 +1,15 @@
 """A run that is asked to end saves a checkpoint and ends with its own status; resumed, it is as if nothing had been."""
 
-import importlib.util
 import os
 import signal
 import threading
-from pathlib import Path
 
 import pytest
+from conftest import recipe
 from test_run_directory import EACH_KIND, KINDS, checkpoints, classifier, language_model, records, same, validations
 
 from stack_lm.training.loop import TrainingLoop
 from stack_lm.training.preemption import STOPPED_STATUS, Stopped, StopSignals
-
-
-def recipe(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[2] / "recipes" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_signals_are_remembered_and_handlers_put_back():

@@ -190,19 +190,20 @@ def test_a_run_whose_only_checkpoint_is_unfinished_starts_anew(tmp_path, kind):
     assert {path.name for path in (tmp_path / "run").iterdir()} == {"training_config.yaml"}
 
 
-def test_the_log_is_trimmed_to_the_checkpoint(tmp_path, kind):
-    kind.run(tmp_path / "run", epochs=1)
-    before = records(tmp_path / "run")
-    with open(tmp_path / "run" / "metrics.jsonl", "a") as file:
-        file.write(json.dumps({"step": before[-1]["step"] + 1, "loss": 1.0}) + '\n{"step": 99, "lo')
-    RunDirectory(kind.config(tmp_path / "run", epochs=1), resume=True, quiet=True).begin()
-    assert records(tmp_path / "run") == before
-
-
 def test_damaged_records_are_removed(tmp_path, kind):
     kind.run(tmp_path / "run", epochs=1)
     before = records(tmp_path / "run")
-    damaged = [b'{"step": [1]}', b'{"step": "1"}', b"{}", b"[" * 50_000, b'{"step": \xff}', b"1" * 5_000, b"null"]
+    later = json.dumps({"step": before[-1]["step"] + 1, "loss": 1.0}).encode()
+    damaged = [
+        later,
+        b'{"step": [1]}',
+        b'{"step": "1"}',
+        b"{}",
+        b"[" * 50_000,
+        b'{"step": \xff}',
+        b"1" * 5_000,
+        b"null",
+    ]
     with open(tmp_path / "run" / "metrics.jsonl", "ab") as file:
         file.write(b"\n".join(damaged) + b"\n")
     RunDirectory(kind.config(tmp_path / "run", epochs=1), resume=True, quiet=True).begin()
@@ -251,7 +252,7 @@ def test_another_run_is_not_resumed(tmp_path, kind):
     assert files(tmp_path / "run") == before
 
 
-@pytest.mark.parametrize("content", ["a: 2020-13-45", "a: !!bool x", "- 1", "", "a: \0", "[" * 50_000])
+@pytest.mark.parametrize("content", ["a: !!bool x", "- 1", "[" * 50_000])
 def test_a_run_with_a_damaged_configuration_is_not_resumed(tmp_path, content):
     (tmp_path / "training_config.yaml").write_text(content)
     with pytest.raises(InputError, match="cannot resume .*training_config.yaml"):
@@ -269,23 +270,16 @@ def test_a_run_from_before_a_setting_existed_is_resumed_with_its_default(tmp_pat
     kind.run(tmp_path / "run", epochs=2, resume=True)
 
 
-def test_a_completed_run_is_resumed_and_gives_its_results(tmp_path, kind):
+def test_a_completed_run_gives_its_results_again_also_elsewhere(tmp_path, kind):
     first = kind.run(tmp_path / "run")
     before = weights(tmp_path / "run"), records(tmp_path / "run"), [p.name for p in checkpoints(tmp_path / "run")]
-    again = kind.run(tmp_path / "run", resume=True)
-    first.pop("seconds", None), again.pop("seconds", None)
-    assert again == first
-    after = weights(tmp_path / "run"), records(tmp_path / "run"), [p.name for p in checkpoints(tmp_path / "run")]
-    assert after[1:] == before[1:]
-    assert all(torch.equal(after[0][name], before[0][name]) for name in before[0])
-
-
-def test_a_completed_run_may_move(tmp_path, kind):
-    first = kind.run(tmp_path / "run")
     (tmp_path / "run").rename(tmp_path / "moved")
     again = kind.run(tmp_path / "moved", resume=True)
     first.pop("seconds", None), again.pop("seconds", None)
     assert again == first
+    after = weights(tmp_path / "moved"), records(tmp_path / "moved"), [p.name for p in checkpoints(tmp_path / "moved")]
+    assert after[1:] == before[1:]
+    assert all(torch.equal(after[0][name], before[0][name]) for name in before[0])
 
 
 def test_a_model_without_checkpoints_is_not_trained_anew(tmp_path, kind):

@@ -26,7 +26,7 @@ def test_validations_that_are_not_better_are_counted_in_a_row(values, patience, 
     found = None
     for number, value in enumerate(values, 1):
         best = stopping.best
-        assert stopping.look(value) == (best is None or stopping.best != best)
+        assert stopping.update_best(value) == (best is None or stopping.best != best)
         if stopping.over:
             found = number
             break
@@ -37,7 +37,7 @@ def test_validations_that_are_not_better_are_counted_in_a_row(values, patience, 
 def test_a_count_goes_on_where_it_was():
     stopping = EarlyStopping(3, best=1.0, waited=2)
     assert not stopping.over
-    assert not stopping.look(1.5)
+    assert not stopping.update_best(1.5)
     assert stopping.over
 
 

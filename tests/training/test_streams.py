@@ -1,6 +1,5 @@
 """Training on a stream: its epochs, exact resuming, and what it cannot do."""
 
-import csv
 import shutil
 from dataclasses import replace
 
@@ -71,38 +70,6 @@ def test_a_stream_has_the_epochs_of_the_same_text_in_memory(tmp_path):
     assert resumed.step == 10
     resumed.train()
     assert same(weights(tmp_path / "stream"), weights(tmp_path))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("streaming", [False, True], ids=["memory", "stream"])
-@pytest.mark.parametrize("mode", ["sentences", "continuous"])
-def test_training_on_a_table_is_as_on_text_and_resumes_exactly(tmp_path, mode, streaming):
-    """A row is a document, as lines are between empty ones."""
-    rows = ["the cat sees a dog", 'a dog sees the cat ,\nand it sees "it"', "", "it sees a cat"] * 10
-    with open(tmp_path / "a.csv", "w", newline="") as file:
-        csv.writer(file).writerows([("id", "body"), *enumerate(rows)])
-    (tmp_path / "a.txt").write_text("\n\n".join(rows))
-    for name in ("txt", "csv"):
-        source = str(tmp_path / f"a.{name}")
-        data = DataConfig(
-            source=source,
-            validation=source,
-            mode=mode,
-            sequence_length=4,
-            streaming=streaming,
-            workers=0,
-            column="body" if name == "csv" else None,
-        )
-        config = run_config(tmp_path / name, data=data, max_steps=8, save_every=3, keep_checkpoints=9)
-        Trainer(config, quiet=True).train()
-    assert same(weights(tmp_path / "csv"), weights(tmp_path / "txt"))
-    (tmp_path / "csv" / "model.safetensors").unlink()
-    for step in (6, 8):
-        shutil.rmtree(tmp_path / "csv" / "checkpoints" / f"checkpoint-{step}")
-    resumed = Trainer(config, resume=True, quiet=True)
-    assert resumed.step == 3
-    resumed.train()
-    assert same(weights(tmp_path / "csv"), weights(tmp_path / "txt"))
 
 
 def test_a_stream_needs_a_number_of_steps(tmp_path, articles):

@@ -183,21 +183,6 @@ def test_a_damaged_entry_is_made_anew(tmp_path, text, name, content):
     assert damaged.read_bytes() == whole
 
 
-def test_an_entry_stays_if_another_run_has_written_it(tmp_path, text, monkeypatch):
-    config = RunConfig(data=DataConfig(source=str(text), held_out=4))
-    prepare_data(config)
-    (entry,) = (tmp_path / "cache" / "tokens").iterdir()
-    before = entry.stat().st_ino
-    read = token_cache.read_entry
-    content, misses = read(entry.name), iter([None, None])
-    # Neither when it looks nor while it writes does this run see the other's.
-    monkeypatch.setattr(token_cache, "read_entry", lambda key: next(misses, content))
-    monkeypatch.setattr(token_cache.shutil, "rmtree", lambda path, ignore_errors: None)
-    token_cache.write_entry(entry.name, content)
-    assert entry.stat().st_ino == before
-    assert list(read(entry.name).train) == list(content.train)
-
-
 def test_a_full_disk_leaves_no_entry(tmp_path, text, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")

@@ -196,8 +196,6 @@ def test_the_size_of_documents(frame, predicted):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"kind": "sentencepiece"}, "tokenizer.kind must be one of 'word', 'bpe', 'unigram'; got 'sentencepiece'"),
-        ({"kind": "bpe", "vocab_size": 200}, "vocab_size must be more than 256 with kind bpe"),
         ({"kind": "bpe", "tag_rare_words": True}, "tokenizer.tag_rare_words needs tokenizer.kind word; got bpe"),
         ({"split_digits": True}, "tokenizer.split_digits needs tokenizer.kind bpe or unigram; got word"),
         ({"pretrained": "nope/tokenizer.json"}, "cannot load a tokenizer from nope/tokenizer.json: there is no such"),

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 from transformers import DataCollatorForLanguageModeling, TrainingArguments
 from transformers import Trainer as TransformersTrainer
 
-from stack_lm.training.data import collate
+from stack_lm.training.batches import collate
 from stack_lm.training.language_model import Trainer, make_model
 from stack_lm.training.new_model import InitialModel
 
@@ -41,7 +41,7 @@ def test_the_loss_curve_is_that_of_transformers_trainer(tmp_path, accumulation):
     ours.train()
     expected = [record for record in metrics(tmp_path / "ours") if "train_nats_per_token" in record]
 
-    model = make_model(config, ours.data.tokenizer, InitialModel(None))
+    model, _ = make_model(config, ours.data.tokenizer, InitialModel(None))
     model.load_state_dict(start)
     inputs = [dict(zip(("input_ids", "labels"), collate(batch, torch.device("cpu")), strict=True)) for batch in batches]
     arguments = TrainingArguments(
