@@ -64,8 +64,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="F",
         help="also write the trees to this file, in the format of its ending: .html, a page to look through; .svg; "
-        ".pdf (needs stack-lm[plots]); .tex for LaTeX (forest); .jsonl with distances; .mrg, .tree, .ptb, .txt or no "
-        "ending for one (X (X the) ...) per line",
+        ".tex for LaTeX (forest); .jsonl with distances; .mrg, .tree, .ptb, .txt or no ending for one (X (X the) ...) "
+        "per line",
     )
     parser.add_argument(
         "--ensemble",

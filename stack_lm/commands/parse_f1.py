@@ -109,7 +109,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trees",
         metavar="FILE",
-        help="write the scored trees: .html, .pdf, .svg and .jsonl with the gold trees; .tex, .mrg",
+        help="write the scored trees: .html, .svg and .jsonl with the gold trees; .tex, .mrg",
     )
     parser.add_argument("--only", metavar="LIST", help="with --trees: these sentences of the treebank, such as 1,5-8")
     parser.add_argument(
