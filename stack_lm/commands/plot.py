@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ..checks import compile_pattern
 from ..console import non_negative_int, positive_int, print_json, print_written
 from ..errors import InputError
-from ..interpretation.figures import FORMATS, check_figure_names, save_figure
+from ..interpretation.figures import check_figure_names, save_figure
 from .files import check_outputs, short_names
-from .plot_results import ALLOWED, write_results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +23,7 @@ EXAMPLE = (
     "  stack-lm plot memory runs/suzgun2019-dyck2/models/10/0 --length 20 --output memory.svg\n"
     "  stack-lm plot convergence runs/grefenstette2015-reduced --score coarse --output convergence.png\n"
     "  stack-lm plot lengths runs/suzgun2019-dyck2 --rows Stack-RNN --output lengths.png\n"
-    "  stack-lm plot results runs/deletang2023-hierarchy --output hierarchy.html\n"
+    "  stack-lm plot results runs/deletang2023-hierarchy --output hierarchy.png\n"
     "  stack-lm plot training runs/u1 runs/lstm --output training.png\n"
     "  stack-lm plot agreement f1.json --output agreement.png"
 )
@@ -38,7 +37,7 @@ KINDS = {
     "memory": "the actions on the memory and its contents over a string",
     "convergence": "the scores of trials over the strings they were trained on",
     "lengths": "the scores of trials by the length of test strings",
-    "results": "a table's scores by task and network as a heat map, and by length; also as a page (.html)",
+    "results": "a table's scores by task and network as a heat map, and by length",
     "training": "the perplexities and strengths of language models during training, or the losses and scores of "
     "classifiers and span parsers",
     "agreement": "the F1 of runs over the F1 of their trees with those of the other runs",
@@ -83,7 +82,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Draw the figure."""
-    check_figure_names(options.output, formats=ALLOWED if options.kind == "results" else FORMATS)
+    check_figure_names(options.output)
     check_outputs({"--output": options.output}, options.sources)
     for name, kinds in _OPTIONS.items():
         if getattr(options, name) is not None and options.kind not in kinds:
@@ -100,14 +99,12 @@ def run(options: argparse.Namespace) -> None:
         "memory": _draw_computation,
         "convergence": _draw_trials,
         "lengths": _draw_trials,
+        "results": _draw_results,
         "training": _draw_training,
         "agreement": _draw_agreement,
     }
-    if options.kind == "results":
-        about = write_results(options)
-    else:
-        figure, about = draw[options.kind](options)
-        save_figure(options.output, figure)
+    figure, about = draw[options.kind](options)
+    save_figure(options.output, figure)
     if options.json:
         print_json({"kind": options.kind, "sources": options.sources, **about, "written": options.output})
     else:
@@ -142,25 +139,68 @@ def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     from ..experiments.config import parse_measure
     from ..experiments.matrix import split_cells
     from ..experiments.shards import read_trials
-    from ..interpretation.trials import Curve, plot_curves
+    from ..interpretation.trials import plot_curves
 
     results = read_trials(options.sources[0]).of_rows(options.rows)
     table = results.table()
     score = options.score or parse_measure(table.measures[0])[1]
     curve = _over_strings if options.kind == "convergence" else _over_lengths
-    scale = table.scale(score)
     curves: dict[str, dict[str, list[Curve]]] = {}
     for row, (panel, name) in zip(table.rows, split_cells(table), strict=True):
-        records = results.of_row(row)
-        if records:
-            of_row = [curve(record, score) for record in records]
-            curves.setdefault(panel, {})[name] = [Curve(x, [scale * v for v in y]) for x, y in of_row]
+        if records := results.of_row(row):
+            curves.setdefault(panel, {})[name] = [curve(record, score, table.scale(score)) for record in records]
     if not curves:
         raise InputError(f"{options.sources[0]} has no finished trials of such rows")
     split = "training" if score == "loss" else "validation" if options.kind == "convergence" else "test"
-    said = f"{score} (%), {split}" if scale == 100 else f"{score}, {split}"
+    y_label = f"{score}{' (%)' if table.scale(score) == 100 else ''}, {split}"
     x_label = "strings trained on" if options.kind == "convergence" else "symbols read"
-    return plot_curves(curves, x_label, said, table.title, log=score == "loss"), {"score": score}
+    return plot_curves(curves, x_label, y_label, table.title, log=score == "loss"), {"score": score}
+
+
+def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
+    from ..experiments.config import parse_measure
+    from ..experiments.matrix import make_matrix
+    from ..experiments.results import measure
+    from ..experiments.shards import read_trials
+    from ..interpretation.hierarchy import TaskScores, plot_task_scores
+
+    results = read_trials(*options.sources).of_rows(options.rows)
+    table = results.table()
+    matrix = make_matrix(table)
+    split, score, statistic = parse_measure(table.measures[0])
+    score = options.score or score
+    name, scale = f"{split}/{score}.{statistic}", table.scale(score)
+    values, counts = {}, {}
+    curves: dict[str, dict[str, list[Curve]]] = {}
+    drawn = ""
+    for (task, network), row in matrix.rows.items():
+        records = results.of_row(row)
+        if not records:
+            continue
+        values[task, network] = scale * float(measure(records, name) or 0.0)
+        counts[task, network] = len(records), table.number_of_seeds(row)
+        lengths = records[0]["scores"][split].get("by_length", {})
+        drawn = score if score in lengths else next(iter(lengths), "")
+        if drawn:
+            curves.setdefault(task, {})[network] = [
+                average_lengths(record["scores"][split]["by_length"][drawn], table.scale(drawn)) for record in records
+            ]
+    tasks = [task for level in matrix.levels.values() for task in level if task in curves]
+    described = f"{score.replace('_', ' ')}{' in %' if scale == 100 else ''}, {split} strings, {statistic} over seeds"
+    scores = TaskScores(
+        table.title,
+        described,
+        matrix.networks,
+        matrix.levels,
+        values,
+        counts,
+        {task: curves[task] for task in tasks},
+        "symbols read",
+        f"{drawn.replace('_', ' ')}{' (%)' if table.scale(drawn) == 100 else ''}",
+        scale == 100,
+        table.decimals,
+    )
+    return plot_task_scores(scores), {"measure": name, "networks": matrix.networks, "tasks": tasks}
 
 
 def _draw_training(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
@@ -205,14 +245,14 @@ def _read_agreement(path: str, rows: str | None) -> Agreement:
     return Agreement(convention, [names[i] for i in chosen], agreement.tolist(), [f1[i] for i in chosen])
 
 
-def _over_strings(record: dict[str, Any], score: str) -> Curve:
+def _over_strings(record: dict[str, Any], score: str, scale: float) -> Curve:
     from ..interpretation.trials import Curve
 
     points = [
         (epoch["strings"], epoch["loss"] if score == "loss" else epoch.get("validation", {}).get(score))
         for epoch in record["history"]
     ]
-    known = [(x, y) for x, y in points if y is not None]
+    known = [(x, scale * y) for x, y in points if y is not None]
     if not known:
         raise InputError(
             f"the trials of {record['row']!r} have no {score!r} of validation strings; --score loss has them"
@@ -220,11 +260,29 @@ def _over_strings(record: dict[str, Any], score: str) -> Curve:
     return Curve(*map(list, zip(*known, strict=True)))
 
 
-def _over_lengths(record: dict[str, Any], score: str) -> Curve:
-    from ..interpretation.trials import Curve
-
+def _over_lengths(record: dict[str, Any], score: str, scale: float) -> Curve:
     by_length = record["scores"]["test"]["by_length"]
     if score not in by_length:
         raise InputError(f"the trials of {record['row']!r} have no score {score!r}; they have {', '.join(by_length)}")
-    points = sorted((int(length), value) for length, (value, _) in by_length[score].items())
-    return Curve(*map(list, zip(*points, strict=True)))
+    return average_lengths(by_length[score], scale, most=len(by_length[score]))
+
+
+def average_lengths(scores: dict[str, Any], scale: float, most: int = 40) -> Curve:
+    """A score by length, averaged over the strings of neighbours if there are too many lengths.
+
+    Args:
+        scores: the score and the number of strings of each length.
+        scale: the factor of the scores.
+        most: the maximum number of lengths.
+    """
+    from ..interpretation.trials import Curve
+
+    points = sorted((int(length), value, number) for length, (value, number) in scores.items())
+    size = -(-len(points) // most)
+    x, y = [], []
+    for start in range(0, len(points), size):
+        part = points[start : start + size]
+        strings = sum(number for *_, number in part)
+        x.append(sum(length for length, *_ in part) / len(part))
+        y.append(scale * sum(value * number for _, value, number in part) / strings)
+    return Curve(x, y)

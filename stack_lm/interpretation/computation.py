@@ -119,7 +119,7 @@ def computation_of_trace(
     for name, values in actions.items():
         numbers = values.reshape(len(trace.words), -1).T
         several = list(labels.get(name, [str(k) for k in range(len(numbers))])) if values.ndim > 1 else [""]
-        limits = (0.0, 1.0) if numbers.min() >= 0 and numbers.max() <= 1 else None
+        limits = (0.0, max(1.0, float(numbers.max()))) if numbers.min() >= 0 else None
         panels[name] = Panel(name.replace("_", " "), [label.replace("_", " ") for label in several], numbers, limits)
     if trace.run is not None:
         panels |= run_panels(trace.run)

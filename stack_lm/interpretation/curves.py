@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..config_files import METRICS_FILE
 from ..errors import InputError
 from ..messages import shortened, similar_path
-from .figures import new_figure, with_plain_text
+from .figures import LINES, MARKERS, legend_below, new_figure, panel_grid, with_plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,8 +33,6 @@ _PANELS = {
 }
 # Training's losses, in nats, for the panels that show them too.
 _TRAINING = {"eval_perplexity": "train_nats_per_token", "eval_loss": "train_loss"}
-_MARKERS = "osD^vP*X"
-_LINES = ("-", "--", ":", "-.")
 _OPEN = {"markerfacecolor": "white"}
 
 
@@ -98,18 +96,17 @@ def plot_learning_curves(runs: Mapping[str, Records], title: str = "") -> Figure
     if not shown:
         raise InputError(f"no validation has been logged by {', '.join(runs)}")
     columns = 2 if len(shown) in (2, 4) else min(3, len(shown))
-    rows = -(-len(shown) // columns)
-    figure = new_figure(4.2 * columns, 3.2 * rows + 0.25 * -(-len(runs) // 3), title)
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=True).flat
-    for key, axes in zip(shown, grid, strict=False):
+    height = 3.2 * -(-len(shown) // columns) + 0.25 * -(-len(runs) // 3)
+    figure = new_figure(4.2 * columns, height, title)
+    for key, axes in zip(shown, panel_grid(figure, len(shown), columns, sharex=True), strict=True):
         for i, (name, records) in enumerate(runs.items()):
-            style = {"color": f"C{i % 10}", "linestyle": _LINES[i // 10 % len(_LINES)]}
+            style = {"color": f"C{i % 10}", "linestyle": LINES[i // 10 % len(LINES)]}
             if key in _TRAINING:
                 losses = [(r["step"], r[_TRAINING[key]]) for r in records if _TRAINING[key] in r]
                 training = [(x, _perplexity(y)) for x, y in losses] if key == "eval_perplexity" else losses
                 axes.plot(*_columns(training), linewidth=0.6, alpha=0.6, **style)
             points = [(record["step"], record[key]) for record in records if key in record]
-            axes.plot(*_columns(points), marker=_MARKERS[i % len(_MARKERS)], markersize=4, label=name, **style)
+            axes.plot(*_columns(points), marker=MARKERS[i % len(MARKERS)], markersize=4, label=name, **style)
         if key == "eval_perplexity":
             _logarithmic(axes, [r[key] for records in runs.values() for r in records if key in r])
         axes.set_xlabel("updates")
@@ -117,10 +114,7 @@ def plot_learning_curves(runs: Mapping[str, Records], title: str = "") -> Figure
         axes.tick_params(labelbottom=True)
         axes.set_ylabel(_PANELS[key])
         axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    for axes in list(grid):
-        axes.axis("off")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    legend_below(figure)
     return figure
 
 
@@ -178,17 +172,16 @@ def plot_f1_by_spread(
     decoders = list(dict.fromkeys(decoder for _, decoder in models[0].f1))
     runs = list(dict.fromkeys(model.run for model in models))
     columns = min(3, len(conventions))
-    rows = -(-len(conventions) // columns)
-    figure = new_figure(4.4 * columns, 3.4 * rows + 0.25 * -(-len(runs) // 3), title)
-    grid = figure.subplots(rows, columns, squeeze=False).flat
-    for convention, axes in zip(conventions, grid, strict=False):
+    height = 3.4 * -(-len(conventions) // columns) + 0.25 * -(-len(runs) // 3)
+    figure = new_figure(4.4 * columns, height, title)
+    for convention, axes in zip(conventions, panel_grid(figure, len(conventions), columns), strict=True):
         for i, run in enumerate(runs):
             own = [model for model in models if model.run == run]
             for k, decoder in enumerate(decoders):
-                style: dict[str, Any] = {"color": f"C{i % 10}", "marker": _MARKERS[k % len(_MARKERS)], "markersize": 5}
+                style: dict[str, Any] = {"color": f"C{i % 10}", "marker": MARKERS[k % len(MARKERS)], "markersize": 5}
                 points = [(model.spread, model.f1[convention, decoder]) for model in own]
                 label = run + (f", {decoder}" if len(decoders) > 1 else "")
-                axes.plot(*_columns(points), linestyle=_LINES[k % len(_LINES)], linewidth=0.8, label=label, **style)
+                axes.plot(*_columns(points), linestyle=LINES[k % len(LINES)], linewidth=0.8, label=label, **style)
                 if len(own) > 1:
                     axes.plot(*points[0], linestyle="", **style | _OPEN)
         if convention in baselines:
@@ -196,14 +189,11 @@ def plot_f1_by_spread(
         axes.set_title(convention, fontsize=10)
         axes.set_xlabel(f"sd of the {signal.replace('_', ' ')} (elements)")
         axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    for axes in list(grid):
-        axes.axis("off")
     figure.axes[0].set_ylabel("F1 (%)")
     if len(runs) < len(models):
-        style = {"color": "0.4", "marker": _MARKERS[0], "markersize": 5}
+        style = {"color": "0.4", "marker": MARKERS[0], "markersize": 5}
         figure.axes[0].plot([], [], linestyle="", label="first model of a run", **style | _OPEN)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    legend_below(figure)
     return figure
 
 
@@ -243,7 +233,7 @@ def plot_agreement(ensembles: Sequence[Agreement], title: str = "") -> Figure:
         InputError: without matplotlib.
     """
     figure = new_figure(4.2 * len(ensembles), 3.6, title)
-    for axes, ensemble in zip(figure.subplots(1, len(ensembles), squeeze=False).flat, ensembles, strict=True):
+    for axes, ensemble in zip(panel_grid(figure, len(ensembles), len(ensembles)), ensembles, strict=True):
         axes.plot(ensemble.agreement, ensemble.f1, "o", markersize=5, **_OPEN)
         axes.set_xlabel("F1 with the other runs (%)")
         axes.set_ylabel(f"F1 with the gold trees, {ensemble.convention} (%)")

@@ -46,8 +46,8 @@ def render_page(
         parts.append("The network reads and answers at its own pace: symbols are by position, actions by step.")
     if computation.contents is not None:
         parts.append(
-            "The last column is the memory after each word, the newest element at the right: an element has the name "
-            "of the word that pushed it, and its width is the strength that is left."
+            "The memory is that after each word, with the newest element at the right: an element has the name of the "
+            "word that pushed it, and its width is the strength that is left."
         )
     parts.append(f'</p><div class="wide">{_table(computation)}</div>')
     return html_page(title, "\n".join(parts))
@@ -56,11 +56,10 @@ def render_page(
 def _table(computation: Computation) -> str:
     panels = [panel for name, panel in computation.panels.items() if name != "input"]
     answers = any(computation.targets)
-    names = ["read", *(["target", "answer"] if answers else [])]
-    head = "<th rowspan=2></th>" + "".join(f"<th rowspan=2>{name}</th>" for name in names)
+    has_contents = computation.contents is not None
+    names = ["", "read", *(["target", "answer"] if answers else []), *(["memory"] if has_contents else [])]
+    head = "".join(f"<th rowspan=2>{name}</th>" for name in names)
     head += "".join(f'<th colspan="{len(panel.labels)}">{escape(panel.name)}</th>' for panel in panels)
-    if computation.contents is not None:
-        head += "<th rowspan=2>memory</th>"
     labels = "".join(f"<th>{escape(label)}</th>" for panel in panels for label in panel.labels)
     wrong, rows = set(computation.errors), []
     symbols = zip_longest(computation.steps, computation.inputs, computation.targets, computation.outputs, fillvalue="")
@@ -69,12 +68,12 @@ def _table(computation: Computation) -> str:
         cells = f'<th class="unknown">{escape(read)} (unknown)</th>' if unknown else f"<th>{escape(read)}</th>"
         if answers:
             cells += f"<td>{escape(target)}</td><td{' class=wrong' if step in wrong else ''}>{escape(output)}</td>"
+        if has_contents:
+            cells += f"<td class=contents>{_contents(computation, step)}</td>"
         for panel in panels:
             low, high = panel.range
             decimals = 0 if panel.whole else 2
             cells += "".join(_cell(float(value), low, high, decimals) for value in panel.numbers[:, step])
-        if computation.contents is not None:
-            cells += f"<td class=contents>{_contents(computation, step)}</td>"
         rows.append(f"<tr><td>{step + 1}</td>{cells}</tr>")
     body = "\n".join(rows)
     return f"<table><thead><tr>{head}</tr><tr>{labels}</tr></thead><tbody>\n{body}\n</tbody></table>"
