@@ -138,7 +138,7 @@ def _inspect_sentence(options: argparse.Namespace) -> _Inspection:
         raise InputError(f"a page shows at most {LONGEST} words; the sentence has {len(words):,}")
     from ..interpretation.computation import computation_of_trace, plot_computation
 
-    scorer = open_scorer(options.model, options, [words])
+    scorer = open_scorer(options.model, options)
     if gold is None:
         words = scorer.split(" ".join(words))  # text, whose punctuation may not have been split off
     tags = None if gold is None else gold.word_tags

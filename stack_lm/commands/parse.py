@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> None:
     note_several_sentences(records)
     texts = ["" if record is None else record.text for record in records]
     models = [options.model, *options.ensemble]
-    parser = open_parser(options.model, options, [text.split() for text in texts], ensemble=options.ensemble)
+    parser = open_parser(options.model, options, ensemble=options.ensemble)
     with progress("parsing", len(models) * parser.readings * sum(map(bool, texts))) as advance:
         parses = parser.parse_batch(texts, progress=advance)
     _check_parses(options, records, [i for i, parse in enumerate(parses) if parse is None])

@@ -392,7 +392,7 @@ def _parse_gold_sentences(
     tags = tags_of_all(tree.word_tags for tree in seen)
     words = [tree.words for tree in seen]
     try:
-        parser = open_parser(model, options, words)
+        parser = open_parser(model, options)
         with progress(f"parsing with {model}", parser.readings * len(words)) as advance:
             parses = parser.parse_words(words, tags, progress=advance)
     except InputError as error:

@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> None:
     find_models(options.model)
     problems = Problems(options.keep_going)
     sentences, tags, frames = _read_tagged(options, problems)
-    scorer = open_scorer(options.model, options, sentences)
+    scorer = open_scorer(options.model, options)
     signal = scorer.choose_signal(options.signal)
     with progress("tracing", len(sentences)) as advance:
         traces = scorer.trace(sentences, tags, logprobs=False, progress=advance)

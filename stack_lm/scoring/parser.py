@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -215,10 +216,10 @@ class Parser:
         """Parse one sentence or several.
 
         Args:
-            sentences: a text, or a list of words; or several: a list of texts, or a list of lists of words. Texts are
-                split as by the model's tokenizer.
-            is_split_into_words: the meaning of a list of strings: True for the words of one sentence, False for several
-                texts. None takes it for texts if one of them contains white space, and otherwise for words.
+            sentences: a text; or several: a list of texts, or a list of lists of words. Texts are split as by the
+                model's tokenizer.
+            is_split_into_words: True takes a list of strings for the words of one sentence, not for several texts, as
+                in transformers' tokenizers. None is False, with a warning if each of the texts is a single word.
 
         Returns:
             The parse of one sentence; for several a list, with None for each without words, or without words that the
@@ -233,14 +234,17 @@ class Parser:
                 raise InputError(f"a sentence that is split into words is a list of them; got {sentences!r}")
             return self._parse_one(sentences)
         items = _items(sentences)
-        texts = sum(isinstance(item, str) for item in items)
-        if items and texts == len(items):
-            words = is_split_into_words
-            if words is None:
-                words = not any(character.isspace() for item in items for character in item)
-            return self._parse_one(items) if words else self.parse_batch(items)
-        if texts:
-            raise InputError(f"sentences are all texts, or all lists of words; {texts} of {len(items)} are texts")
+        texts = [item for item in items if isinstance(item, str)]
+        if texts and len(texts) < len(items):
+            raise InputError(f"sentences are all texts, or all lists of words; {len(texts)} of {len(items)} are texts")
+        if texts and is_split_into_words:
+            return self._parse_one(items)
+        if is_split_into_words is None and len(texts) > 1 and all(len(text.split()) == 1 for text in texts):
+            warnings.warn(
+                f"{len(texts)} sentences of one word each; pass is_split_into_words=True if they are the words of one "
+                "sentence, False if not",
+                stacklevel=2,
+            )
         return self.parse_batch(items)
 
     def parse_batch(
