@@ -173,44 +173,25 @@ class Parser:
 
     @classmethod
     def from_pretrained(
-        cls,
-        path: str,
-        *,
-        signal: str | None = None,
-        decoder: str | None = None,
-        layer: int | None = None,
-        word_strength: WordStrength = "last",
-        device: str | None = None,
-        batch_tokens: int = 2048,
-        dropout_samples: int = 0,
-        dropout: float = DROPOUT,
-        ensemble: Sequence[str] = (),
+        cls, path: str, *, device: str | None = None, ensemble: Sequence[str] = (), **settings: Any
     ) -> Parser:
         """Load a model and its tokenizer from a directory or the hub.
 
         Args:
             path: as for `from_pretrained` of transformers' Auto classes.
-            signal: see the class.
-            decoder: see the class.
-            layer: see the class.
-            word_strength: see the class.
             device: such as "cpu" or "cuda:1"; None takes a GPU if there is one.
-            batch_tokens: see the class.
-            dropout_samples: see the class.
-            dropout: see the class.
             ensemble: paths of more models, which are loaded in the same way.
+            settings: the other arguments of the class, such as `signal` and `decoder`.
 
         Raises:
             InputError: if one cannot be loaded, and as the class.
         """
         if isinstance(ensemble, str):
             raise InputError(f"ensemble must be a list of models; got {ensemble!r}")
-        how: dict[str, Any] = {"signal": signal, "decoder": decoder, "layer": layer, "word_strength": word_strength}
-        how |= {"batch_tokens": batch_tokens, "dropout_samples": dropout_samples, "dropout": dropout}
-        others = [cls.from_pretrained(other, device=device, **how) for other in ensemble]
+        others = [cls.from_pretrained(other, device=device, **settings) for other in ensemble]
         parsers = {SpanParserConfig.model_type: AutoModel}
         model, tokenizer = load_pretrained(AutoModelForCausalLM, path, device, classes=parsers)
-        return cls(model, tokenizer, ensemble=others, **how)
+        return cls(model, tokenizer, ensemble=others, **settings)
 
     def __call__(self, sentences: Any, *, is_split_into_words: bool | None = None) -> Parse | list[Parse | None]:
         """Parse one sentence or several.

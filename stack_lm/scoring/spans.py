@@ -13,8 +13,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..errors import InputError
 from ..parsing.ensemble import LONGEST, are_words, elect_tree
 from ..parsing.trees import ConstituencyTree, escape_words
+from .batches import length_batches
 from .encoding import Encoding, SentenceEncoder, last_tokens
-from .sentences import length_batches
 
 
 class SpanScorer:
