@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import NamedTuple
 
 import numpy as np
@@ -13,27 +14,13 @@ from stack_lm.markup import escape
 from .layout import place_phrases
 from .trees import LABEL, ConstituencyTree
 
-TEXT_SIZE, LABEL_SIZE = 13.0, 11.0
+TEXT_SIZE, LABEL_SIZE = 13.0, 11.0  # as in trees.css
 _MARGIN = 24.0
 _GAP, _LINE = 14.0, 18.0
 # The more levels, the smaller their height, down to the room for a label, or only for lines.
 _LEVEL, _LABELLED, _BARE, _TALL = 26.0, 14.0, 8.0, 520.0
 _WIDEST = 1400.0
 _DASH = 28.0
-
-# Distinguished by colour (Okabe and Ito) and by dashes, so also in grey.
-COLORS = {"right": "#0072B2", "wrong": "#D55E00", "plain": "#555555"}
-TEXT_COLORS = {"right": "#0072B2", "wrong": "#B34A00", "plain": "#1a1a1a"}
-# Every rule names the picture's class: in a page, the styles of an inline SVG apply to the whole page.
-STYLE = (
-    f'.trees text{{font:{TEXT_SIZE:g}px system-ui,-apple-system,"Segoe UI",sans-serif;fill:{TEXT_COLORS["plain"]};'
-    "text-anchor:middle}.trees .title{font-weight:600;text-anchor:start}.trees .legend{text-anchor:start}"
-    f".trees .label{{font-size:{LABEL_SIZE:g}px;text-anchor:start;paint-order:stroke;stroke:#fff;stroke-width:4px}}"
-    ".trees path{fill:none;stroke-width:1.8}"
-    + "".join(f".trees path.{kind}{{stroke:{color}}}" for kind, color in COLORS.items())
-    + "".join(f".trees text.{kind}{{fill:{color}}}" for kind, color in TEXT_COLORS.items())
-    + ".trees path.wrong{stroke-dasharray:5 3}"
-)
 
 # Widths in DejaVu Sans, which is wider than most other fonts: fractions of the text's size.
 _NARROW, _BROAD = frozenset("iljtfrI.,;:'!|()[]/\\ `"), frozenset("mwMWOQ@%—…")
@@ -124,23 +111,28 @@ def _draw_legend() -> Picture:
     return Picture("".join(elements), 540.0, _LINE)
 
 
-def to_svg(picture: Picture, *, style: str = STYLE, label: str = "") -> str:
+def to_svg(picture: Picture, *, styled: bool = True, label: str = "") -> str:
     """A picture as SVG, with a margin, for a file or inside a page.
 
     Args:
         picture: the picture to show.
-        style: its own styles; "" for those of a page.
+        styled: include the styles; a page of `html_page` has them.
         label: a description, for people who do not see the picture.
     """
     shown = picture.moved(_MARGIN, _MARGIN)
     width, height = shown.width + _MARGIN, shown.height + _MARGIN
     named = f' aria-label="{escape(label)}"' if label else ""
-    styled = f"<style>{style}</style>\n" if style else ""
+    style = f"<style>{read_asset('trees.css')}</style>\n" if styled else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="trees" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" role="img"{named}>\n{styled}'
+        f'width="{width:.0f}" height="{height:.0f}" role="img"{named}>\n{style}'
         f'<rect width="100%" height="100%" fill="#fff"/>\n{shown.elements}\n</svg>\n'
     )
+
+
+def read_asset(name: str) -> str:
+    """The text of a file beside this module."""
+    return (files(__package__) / name).read_text(encoding="utf-8")
 
 
 def _text(classes: str, x: float, y: float, text: str) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.resources import files
 
 from stack_lm.markup import escape
 from stack_lm.messages import counted
 
-from .drawing import STYLE, draw_tree, to_svg
+from .drawing import draw_tree, read_asset, to_svg
 from .trees import ConstituencyTree
 
 
@@ -19,12 +18,12 @@ def html_page(title: str, body: str) -> str:
         title: text.
         body: HTML; it may have trees from `to_svg` without styles of their own.
     """
-    style = (files(__package__) / "page.css").read_text(encoding="utf-8")
+    style = read_asset("trees.css") + read_asset("page.css")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f"<title>{escape(title)}</title>\n<style>\n{STYLE}\n{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
 
@@ -49,7 +48,7 @@ def trees_page(
         other = None if gold is None else gold[number - 1]
         origin = (other or tree).origin
         about = f'<p class="soft">{escape(origin)}</p>' if origin else ""
-        picture = to_svg(draw_tree(tree, other), style="", label=str(tree))
+        picture = to_svg(draw_tree(tree, other), styled=False, label=str(tree))
         cards.append(
             f'<article id="t{number}"><h2><a href="#t{number}">{number}</a> {sentence}</h2>{about}'
             f'<div class="wide" tabindex="0">{picture}</div></article>'

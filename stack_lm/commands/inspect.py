@@ -13,7 +13,9 @@ from ..data.text import read_text
 from ..errors import InputError
 from ..experiments.config import is_task_model
 from ..hub.locating import find_models
+from ..interpretation.computation import Computation, computation_of_trace, plot_computation
 from ..interpretation.figures import check_figure_names, plot_distributions, plot_strengths, save_figure
+from ..interpretation.page import render_page
 from ..parsing.distances import DEFAULT_DECODER, default_decoder, distances_from_trace, tree_from_distances
 from ..parsing.export import tree_record
 from ..parsing.treebank import read_treebank
@@ -31,7 +33,6 @@ from .models import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..interpretation.computation import Computation
     from ..layers.controlled import ControlledMemory
     from ..scoring.sentences import ModelScorer
     from ..trace import StackRun, Trace
@@ -85,8 +86,6 @@ def run(options: argparse.Namespace) -> None:
     outputs = {"--output": options.output, "--figure": options.figure, "--distributions": options.distributions}
     check_outputs(outputs, [options.model, options.treebank])
     inspection = _inspect_string(options) if of_task else _inspect_sentence(options)
-    from ..interpretation.page import render_page
-
     # Figures first: nothing is written if one of them cannot be drawn.
     figures = {path: draw() for path, draw in inspection.figures.items() if path is not None}
     page = render_page(inspection.computation, inspection.about, inspection.tree, inspection.gold)
@@ -136,8 +135,6 @@ def _inspect_sentence(options: argparse.Namespace) -> _Inspection:
         raise InputError("no sentence to inspect: give one, or --treebank PATH and --sentence N")
     if len(words) > LONGEST:
         raise InputError(f"a page shows at most {LONGEST} words; the sentence has {len(words):,}")
-    from ..interpretation.computation import computation_of_trace, plot_computation
-
     scorer = open_scorer(options.model, options)
     if gold is None:
         words = scorer.split(" ".join(words))  # text, whose punctuation may not have been split off
@@ -191,7 +188,6 @@ def _describe_memory(
 def _inspect_string(options: argparse.Namespace) -> _Inspection:
     """One string of the task that a model was trained on."""
     from ..experiments.computation import choose_example, compute, describe_network, load_task_model
-    from ..interpretation.computation import plot_computation
 
     source = load_task_model(options.model)
     computation = compute(source, choose_example(source.task, options.words, None, 0))

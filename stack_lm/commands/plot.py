@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from statistics import StatisticsError, correlation
 from typing import TYPE_CHECKING, Any
 
 from ..checks import compile_pattern
 from ..console import non_negative_int, positive_int, print_json, print_written
 from ..errors import InputError
+from ..interpretation.computation import plot_computation
+from ..interpretation.curves import F1Panel, plot_f1, plot_learning_curves, read_metrics
 from ..interpretation.figures import check_figure_names, save_figure
+from ..interpretation.hierarchy import TaskScores, plot_task_scores
+from ..interpretation.trials import Curve, plot_curves
 from .files import check_outputs, short_names
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..interpretation.curves import Agreement
-    from ..interpretation.trials import Curve
 
 EXAMPLE = (
     'stack-lm plot computation runs/hao2018-table1/models/1/0 --input "1 0 0 1 1 1" --output reversal.png\n'
@@ -55,7 +58,7 @@ _OPTIONS = dict.fromkeys(("input", "length", "seed"), _ONE_STRING) | {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm plot`."""
-    kinds = "; ".join(f"{kind}: {said}" for kind, said in KINDS.items())
+    kinds = "; ".join(f"{kind}: {text}" for kind, text in KINDS.items())
     parser.add_argument("kind", metavar="KIND", choices=KINDS, help=kinds)
     parser.add_argument(
         "sources",
@@ -116,7 +119,6 @@ def _draw_computation(options: argparse.Namespace) -> tuple[Figure, dict[str, An
 
     check_task_models(options.sources[0])
     from ..experiments.computation import choose_example, compute, describe_network, load_task_model
-    from ..interpretation.computation import plot_computation
 
     source = load_task_model(options.sources[0])
     example = choose_example(source.task, options.input, options.length, options.seed or 0)
@@ -139,7 +141,6 @@ def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     from ..experiments.config import parse_measure
     from ..experiments.matrix import split_cells
     from ..experiments.shards import read_trials
-    from ..interpretation.trials import plot_curves
 
     results = read_trials(options.sources[0]).of_rows(options.rows)
     table = results.table()
@@ -162,7 +163,6 @@ def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     from ..experiments.matrix import make_matrix
     from ..experiments.results import measure
     from ..experiments.shards import read_trials
-    from ..interpretation.hierarchy import TaskScores, plot_task_scores
 
     results = read_trials(*options.sources).of_rows(options.rows)
     table = results.table()
@@ -204,7 +204,6 @@ def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
 
 
 def _draw_training(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
-    from ..interpretation.curves import plot_learning_curves, read_metrics
 
     names = short_names(options.sources)
     runs = {name: read_metrics(source) for name, source in zip(names, options.sources, strict=True)}
@@ -212,22 +211,28 @@ def _draw_training(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]
 
 
 def _draw_agreement(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
-    from ..interpretation.curves import plot_agreement
 
-    ensembles = [_read_agreement(source, options.rows) for source in options.sources]
-    return plot_agreement(ensembles), {
-        "conventions": [each.convention for each in ensembles],
-        "runs": [len(each.names) for each in ensembles],
-        "correlations": [each.correlation for each in ensembles],
-    }
+    panels, conventions, counts, correlations = [], [], [], []
+    for source in options.sources:
+        convention, agreement, f1 = _read_agreement(source, options.rows)
+        try:
+            r = correlation(agreement, f1)
+        except StatisticsError:  # either is the same for all runs
+            r = None
+        title = f"{len(f1)} runs" + (f", correlation {r:.2f}" if r is not None else "")
+        y_label = f"F1 with the gold trees, {convention} (%)"
+        panels.append(F1Panel(title, "F1 with the other runs (%)", y_label, {"": (agreement, f1)}))
+        conventions.append(convention)
+        counts.append(len(f1))
+        correlations.append(r)
+    return plot_f1(panels), {"conventions": conventions, "runs": counts, "correlations": correlations}
 
 
-def _read_agreement(path: str, rows: str | None) -> Agreement:
-    """The runs of an ensemble whose names match, which alone count as the others that each agrees with."""
+def _read_agreement(path: str, rows: str | None) -> tuple[str, list[float], list[float]]:
+    """The convention of an ensemble, and of the runs whose names match the mean F1 with each other, and with gold."""
     import numpy as np
 
     from ..data.text import json_record, read_text
-    from ..interpretation.curves import Agreement
     from ..parsing.ensemble import mean_agreement
 
     record, finder = json_record(read_text(path), path), compile_pattern(rows or "")
@@ -241,12 +246,11 @@ def _read_agreement(path: str, rows: str | None) -> Agreement:
     chosen = [i for i, name in enumerate(names) if finder.search(name)]
     if len(chosen) < 2:
         raise InputError(f"{path}: fewer than two runs are chosen; the runs are {', '.join(names)}")
-    agreement = mean_agreement(mutual[np.ix_(chosen, chosen)])
-    return Agreement(convention, [names[i] for i in chosen], agreement.tolist(), [f1[i] for i in chosen])
+    agreement: list[float] = mean_agreement(mutual[np.ix_(chosen, chosen)]).tolist()
+    return convention, agreement, [f1[i] for i in chosen]
 
 
 def _over_strings(record: dict[str, Any], score: str, scale: float) -> Curve:
-    from ..interpretation.trials import Curve
 
     points = [
         (epoch["strings"], epoch["loss"] if score == "loss" else epoch.get("validation", {}).get(score))
@@ -275,7 +279,6 @@ def average_lengths(scores: dict[str, Any], scale: float, most: int = 40) -> Cur
         scale: the factor of the scores.
         most: the maximum number of lengths.
     """
-    from ..interpretation.trials import Curve
 
     points = sorted((int(length), value, number) for length, (value, number) in scores.items())
     size = -(-len(points) // most)

@@ -164,13 +164,13 @@ def compute(source: TaskModel, example: Example) -> Computation:
         targets = [answers[k] if on else "" for k, on in scored]
         targets = [""] * (len(outputs) - len(targets)) + targets
     inputs = [symbols[k] for k in rows.inputs[0].tolist()]
-    given = np.array([[symbol == own for own in inputs] for symbol in symbols], float)
+    given = np.array([[symbol == read for read in inputs] for symbol in symbols], float)
     steps, by_step, best = _steps(model, rows.inputs, encoding, count, noise)
     where = ", by position" if encoding.buffered else ""
-    wanted = {symbol for target in targets for symbol in (target.split("/") if sets else [target])}
+    right_symbols = {symbol for target in targets for symbol in (target.split("/") if sets else [target])}
     panels = {
         "input": _of_symbols(f"input{where}", symbols, given, set(inputs), steps),
-        "output": _of_symbols(f"output{where} (probability)", answers, shares, wanted, steps),
+        "output": _of_symbols(f"output{where} (probability)", answers, shares, right_symbols, steps),
     }
     return Computation(inputs, targets, outputs, panels | by_step, encoding.buffered, best)
 
@@ -187,10 +187,10 @@ def _outputs(model: Any, rows: Encoded, encoding: Encoding) -> Tensor:
 
 def _of_symbols(name: str, symbols: Sequence[str], shares: np.ndarray, needed: Set[str], steps: int) -> Panel:
     """The probabilities of symbols that are targets or have some probability, padded to the number of steps."""
-    kept = [k for k, symbol in enumerate(symbols) if symbol in needed or shares[k].max() > 0.005]
-    filled = np.full((len(kept), steps), np.nan)
-    filled[:, : shares.shape[1]] = shares[kept, :steps]
-    return Panel(name, [symbols[k] for k in kept], filled)
+    shown = [k for k, symbol in enumerate(symbols) if symbol in needed or shares[k].max() > 0.005]
+    filled = np.full((len(shown), steps), np.nan)
+    filled[:, : shares.shape[1]] = shares[shown, :steps]
+    return Panel(name, [symbols[k] for k in shown], filled)
 
 
 def describe_network(model: Any) -> dict[str, str]:

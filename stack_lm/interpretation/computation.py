@@ -133,7 +133,7 @@ def run_panels(run: StackRun) -> dict[str, Panel]:
     An element stays at its height from its push to its pop, so its lifetime is a bar.
     """
     states = range(int(run.states.max()) + 1)
-    moves = np.array([[move == own for move in run.moves] for own in MOVES], float)
+    moves = np.array([[move == kind for move in run.moves] for kind in MOVES], float)
     height = max(map(len, run.stacks))
     symbols = np.full((height, len(run.stacks)), np.nan)
     for step, stack in enumerate(run.stacks):
@@ -175,8 +175,8 @@ def plot_computation(computation: Computation, panels: Sequence[str] | None = No
     heights = [min(_ROW * max(2, len(computation.panels[name].labels)), _HIGHEST) for name in names]
     figure = new_figure(width + 1.9, 0.9 + sum(heights) + 0.34 * len(names), fill(title, int(13 * width)))
     axes = figure.subplots(len(names), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
-    for name, own in zip(names, axes, strict=True):
-        _draw_panel(own, computation, name)
+    for name, panel_axes in zip(names, axes, strict=True):
+        _draw_panel(panel_axes, computation, name)
     # Upright if they are narrower than a step; 72 points per inch.
     room = 72 * width / len(steps)
     size = min(8.0, room / 0.65) if max(map(len, steps)) <= 2 else min(8.0, room / 1.1)
@@ -202,13 +202,13 @@ def _draw_panel(axes: Axes, computation: Computation, name: str) -> None:
         rows = {label: row for row, label in enumerate(panel.labels)}
         for step in computation.errors:
             target = computation.targets[step]  # one symbol, which may have a slash, such as </s>, or several
-            wanted = [rows[symbol] for symbol in ([target] if target in rows else target.split("/"))]
-            axes.plot([step] * len(wanted), wanted, "x", color="red", markersize=4)
+            right_rows = [rows[symbol] for symbol in ([target] if target in rows else target.split("/"))]
+            axes.plot([step] * len(right_rows), right_rows, "x", color="red", markersize=4)
     elif (len(panel.labels) == 1 or panel.whole) and panel.numbers.shape[1] <= _MOST_NUMBERS:
         for row, step in np.argwhere(np.isfinite(panel.numbers)).tolist() if every == 1 else ():
             value = panel.numbers[row, step]
             ink = "white" if value < low + 0.6 * (high - low) else "black"
-            said = f"{value:.{0 if panel.whole else 1}f}"
-            axes.text(step, row, said, ha="center", va="center", fontsize=5.5, color=ink)
+            text = f"{value:.{0 if panel.whole else 1}f}"
+            axes.text(step, row, text, ha="center", va="center", fontsize=5.5, color=ink)
     bar = axes.figure.colorbar(image, ax=axes, fraction=0.02, pad=0.01, aspect=8)
     bar.ax.tick_params(labelsize=5.5, length=2)

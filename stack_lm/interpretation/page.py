@@ -38,7 +38,7 @@ def render_page(
     parts = [f"<h1>{escape(title)}</h1>", f'<p class="soft">{facts}</p>']
     if tree is not None:
         parts += ["<h2>Tree</h2>" if gold is None else f"<h2>Tree, and the gold tree</h2>{GOLD_KEY}"]
-        parts.append(f'<div class="wide">{to_svg(draw_tree(tree, gold), style="", label=str(tree))}</div>')
+        parts.append(f'<div class="wide">{to_svg(draw_tree(tree, gold), styled=False, label=str(tree))}</div>')
     parts.append("<h2>Step by step</h2><p>Darker cells are greater numbers.")
     if any(computation.targets):
         parts.append("Wrong scored answers are red.")

@@ -260,8 +260,8 @@ class Parser:
             # All vote: a few sentences cannot show that a run has failed.
             names = [str(parser.scorer.model.name_or_path) for parser in (self, *self.ensemble)]
             chosen = combine_runs(trees, names=names, outlier_share=0, pool_punctuation=True).trees
-            for i, tree, *own in zip(whole, chosen, *trees, strict=True):
-                voted[i] = Parse(tree, runs=tuple(own))
+            for i, tree, *votes in zip(whole, chosen, *trees, strict=True):
+                voted[i] = Parse(tree, runs=tuple(votes))
         return voted
 
     def _parse_alone(
@@ -269,10 +269,10 @@ class Parser:
     ) -> list[Parse | None]:
         """The parses of this model, ignoring the others."""
         words = [self.split(s) if isinstance(s, str) else _check_words(s, i + 1) for i, s in enumerate(sentences)]
-        there = [i for i, of_sentence in enumerate(words) if of_sentence]
+        nonempty = [i for i, sentence in enumerate(words) if sentence]
         parses: list[Parse | None] = [None] * len(words)
-        found = self.parse_words([words[i] for i in there], logprobs=logprobs, progress=progress)
-        for i, parse in zip(there, found, strict=True):
+        parsed = self.parse_words([words[i] for i in nonempty], logprobs=logprobs, progress=progress)
+        for i, parse in zip(nonempty, parsed, strict=True):
             if parse.unknown is not None and not parse.unknown.all():
                 parses[i] = parse
         return parses

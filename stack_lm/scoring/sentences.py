@@ -156,14 +156,17 @@ class ModelScorer(MemoryLayers):
         for batch, ids in self._batches([encoding.ids for encoding in encodings]):
             outputs = self._run(ids, logits=logprobs)
             actions = [
-                {name: finite(values, name) for name, values in of_layer.items()} for of_layer in self._actions(outputs)
+                {name: finite(values, name) for name, values in layer_actions.items()}
+                for layer_actions in self._actions(outputs)
             ]
             scores = self._next_token_logprobs(outputs, ids) if logprobs else None
             for row, i in enumerate(batch):
                 score = None if scores is None else scores[row]
-                of_row = [{name: values[row] for name, values in of_layer.items()} for of_layer in actions]
-                find_run = self._run_finder(of_row, encodings[i], numbers[i], fill)
-                traces[i] = self._align(encodings[i], score, of_row, find_run)
+                row_actions = [
+                    {name: values[row] for name, values in layer_actions.items()} for layer_actions in actions
+                ]
+                find_run = self._run_finder(row_actions, encodings[i], numbers[i], fill)
+                traces[i] = self._align(encodings[i], score, row_actions, find_run)
             if progress is not None:
                 progress(len(batch))
         return [trace for trace in traces if trace is not None]
@@ -177,10 +180,10 @@ class ModelScorer(MemoryLayers):
         memory: Any = self.memories[self._layer].memory
         end = int(np.flatnonzero(encoding.word_of >= 0)[-1]) + 1
         # A copy, so that the rest of the batch is not kept.
-        own = {name: values[None, :end].copy() for name, values in actions[self._layer].items()}
+        sentence_actions = {name: values[None, :end].copy() for name, values in actions[self._layer].items()}
 
         def find() -> StackRun:
-            (run,) = best_runs(memory, own, names=[f"sentence {number}"], fill=fill)
+            (run,) = best_runs(memory, sentence_actions, names=[f"sentence {number}"], fill=fill)
             return run_of_words(run, encoding.word_of)
 
         return find
@@ -212,10 +215,10 @@ class ModelScorer(MemoryLayers):
                     f"the contents of memory={name!r} cannot be shown: it does not keep one strength for each step"
                 )
             if word >= 0:
-                of_words = np.bincount(
+                by_word = np.bincount(
                     encoding.word_of[:step] + 1, weights=strengths[0].double().cpu(), minlength=len(words) + 1
                 )
-                contents[word] = of_words  # of several tokens, the last is kept
+                contents[word] = by_word  # of several tokens, the last is kept
         return contents
 
     def _replay(self, ids: Sequence[int]) -> Iterator[Any]:
@@ -227,8 +230,8 @@ class ModelScorer(MemoryLayers):
         layer = self.memories[self.layer]
         memory, state = layer.memory, layer.empty(1).memory
         for step in range(len(ids)):
-            of_step = {field.name: actions[field.name][:, step] for field in memory.actions}
-            state, _ = memory.update(state, memory.action_type(**of_step))
+            step_actions = {field.name: actions[field.name][:, step] for field in memory.actions}
+            state, _ = memory.update(state, memory.action_type(**step_actions))
             yield state
 
     def _record(self, ids: Tensor) -> dict[str, Tensor]:
@@ -281,10 +284,10 @@ class ModelScorer(MemoryLayers):
         results = [np.full(len(group), np.nan) for group in groups]
         tails: dict[tuple[int, ...], list[Tail]] = {}
         for g, group in enumerate(groups):
-            wanted = [(place, scored) for place, scored in enumerate(group) if 0 < scored.start < len(scored.ids)]
+            scorable = [(place, scored) for place, scored in enumerate(group) if 0 < scored.start < len(scored.ids)]
             # The last token is predicted but never read.
-            shared = common_prefix([scored.ids[:-1] for _, scored in wanted]) if self._continues else 0
-            for place, (tokens, start) in wanted:
+            shared = common_prefix([scored.ids[:-1] for _, scored in scorable]) if self._continues else 0
+            for place, (tokens, start) in scorable:
                 n = shared or len(tokens) - 1
                 tails.setdefault(tuple(tokens[:n]), []).append(Tail(g, place, tokens[n:], start))
         last_only: list[tuple[int, ...]] = []
@@ -297,14 +300,14 @@ class ModelScorer(MemoryLayers):
         for batch, ids in self._batches(last_only):
             lengths = torch.tensor([len(last_only[i]) for i in batch], device=ids.device)
             logits = self._run(ids, last=lengths).float()
-            of_row = [(row, tail) for row, i in enumerate(batch) for tail in tails[last_only[i]]]
-            for (_, tail), score in zip(of_row, first_logprobs(logits, of_row), strict=True):
+            tail_rows = [(row, tail) for row, i in enumerate(batch) for tail in tails[last_only[i]]]
+            for (_, tail), score in zip(tail_rows, first_logprobs(logits, tail_rows), strict=True):
                 results[tail.group][tail.place] = score
         # A state is that after the last token, padding included, so only prefixes of one length share a batch.
         for prefixes in by_length.values():
             for batch, ids in self._batches(prefixes):
-                of_row = [(row, tail) for row, i in enumerate(batch) for tail in tails[prefixes[i]]]
-                for (_, tail), score in zip(of_row, self._continue(ids, of_row), strict=True):
+                tail_rows = [(row, tail) for row, i in enumerate(batch) for tail in tails[prefixes[i]]]
+                for (_, tail), score in zip(tail_rows, self._continue(ids, tail_rows), strict=True):
                     results[tail.group][tail.place] = score
         return results
 
@@ -422,5 +425,7 @@ class ModelScorer(MemoryLayers):
         unknown = np.zeros(n, dtype=bool)
         if self.tokenizer.unk_token_id is not None:
             unknown[word_of[inside & (ids == self.tokenizer.unk_token_id)]] = True
-        of_words = tuple(strengths_of_words(of_layer, word_of, self.word_strength) for of_layer in actions)
-        return Trace(tuple(encoding.words), logprobs, n_tokens, unknown, end, of_words, self._layer, find_run)
+        word_actions = tuple(
+            strengths_of_words(layer_actions, word_of, self.word_strength) for layer_actions in actions
+        )
+        return Trace(tuple(encoding.words), logprobs, n_tokens, unknown, end, word_actions, self._layer, find_run)
