@@ -96,6 +96,6 @@ def _contents(computation: Computation, step: int) -> str:
             color, word = _ELEMENT_COLORS[element % len(_ELEMENT_COLORS)], escape(words[element])
             width = strength * _ELEMENT_WIDTH
             elements.append(
-                f'<i style="flex:none;width:{width:.2f}em;background:{color}" title="{word}: {strength:.2f}">{word}</i>'
+                f'<i style="width:{width:.2f}em;background:{color}" title="{word}: {strength:.2f}">{word}</i>'
             )
     return f"<span>{''.join(elements)}</span>"
