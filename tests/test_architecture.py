@@ -197,7 +197,7 @@ def test_a_parse_loads_what_it_needs(tmp_path):
     tokenizer.save_pretrained(tmp_path)
     loaded = loaded_by(run_main("parse", str(tmp_path), "the cat purrs"))
     assert "stack_lm.scoring.sentences" in loaded
-    # SciPy and Accelerate are loaded by transformers' modelling code. The compiled scan runs whatever the text's length.
+    # SciPy and Accelerate are loaded by transformers' modelling code.
     needless = HEAVY - {"torch", "transformers", "numpy", "numba", "scipy", "accelerate"}
     assert not loaded & (needless | {"scipy.stats", "stack_lm.eval", "stack_lm.training", "stack_lm.commands.demo"})
 

@@ -34,7 +34,7 @@ SERIES_COLORS = (*COLORS.values(), "#CC79A7", "#E69F00", "#56B4E9")
 LINES, MARKERS = ("-", "--", ":", "-."), "osD^v*P"
 NO_MATPLOTLIB = "figures need matplotlib: pip install 'stack-lm[plots]'"
 # Texts without formulas, since a word may have dollars; and what all figures share.
-_STYLE = {"text.parse_math": False, "legend.frameon": False, "axes.spines.top": False, "axes.spines.right": False}
+_STYLE: Any = {"text.parse_math": False, "legend.frameon": False, "axes.spines.top": False, "axes.spines.right": False}
 _PER_ROW = 7
 _LETTER = 0.09  # width in inches, on average, at the usual size
 

@@ -120,7 +120,7 @@ def _draw_heat_map(axes: Axes, scores: TaskScores, width: float) -> None:
             label.set(rotation=25, ha="left", rotation_mode="anchor")
     axes.set_yticks([row + 0.5 for row in range(len(rows))], [name for _, name in rows], fontsize="small")
     for label, (task, _) in zip(axes.get_yticklabels(), rows, strict=True):
-        label.set_style("normal" if task else "italic")
+        label.set_fontstyle("normal" if task else "italic")
     axes.spines[:].set_visible(False)
     solved = f"; bold: {SOLVED:.0f}% or more" if scores.percent else ""
     axes.set_xlabel(f"{scores.score}; darker is better{solved}", fontsize="small")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -108,7 +108,11 @@ def _draw(axes: Axes, trials: Sequence[Curve], place: int, name: str) -> None:
     # Where a trial has no number of its own, such as after its end, its last one is used.
     values = np.array([[_at(trial, x) for x in positions] for trial in trials])
     color, median = SERIES_COLORS[place % MOST], np.nanmedian(values, axis=0)
-    style = {"marker": MARKERS[place % len(MARKERS)], "markersize": 2.5, "markevery": max(1, len(positions) // 8)}
+    style: dict[str, Any] = {
+        "marker": MARKERS[place % len(MARKERS)],
+        "markersize": 2.5,
+        "markevery": max(1, len(positions) // 8),
+    }
     axes.plot(positions, median, LINES[place % len(LINES)], color=color, linewidth=1.2, label=name, **style)
     if len(trials) > 1:
         low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
