@@ -14,12 +14,12 @@ from html import escape
 from stack_lm import Parser
 from stack_lm.console import add_model, run_command, script_parser
 from stack_lm.errors import InputError
-from stack_lm.interpretation import render_page
+from stack_lm.interpretation import computation_of_trace, render_page
 
 SENTENCES = ["The dog that the cats fear sleeps.", "A teacher near the old house is happy."]
 LONGEST = 100  # words
 STYLE = "width: 100%; height: 88vh; min-height: 760px; border: 0; border-radius: 8px; background: #fff"
-FRAME = f'<iframe title="The stack" sandbox="allow-scripts" style="{STYLE}" srcdoc="{{}}"></iframe>'
+FRAME = f'<iframe title="The stack" sandbox="" style="{STYLE}" srcdoc="{{}}"></iframe>'
 
 
 def analyse(parser: Parser, name: str, sentence: str) -> tuple[str, list[list[str | float]], str]:
@@ -42,14 +42,9 @@ def analyse(parser: Parser, name: str, sentence: str) -> tuple[str, list[list[st
     (parse,) = parser.parse_batch([words], logprobs=True)
     if parse is None:
         raise InputError("the model knows none of these words")
-    page = render_page(
-        parse.trace,
-        parse.tree,
-        parser.scorer.memory_contents(words),
-        parse.distances,
-        memory=parser.scorer.model.config.memory,
-        about={"model": name, "tree": parser.signal.replace("_", " ")},
-    )
+    contents = parser.scorer.memory_contents(words)
+    computation = computation_of_trace(parse.trace, {}, distances=parse.distances, contents=contents)
+    page = render_page(computation, {"model": name, "tree": parser.signal.replace("_", " ")}, parse.tree)
     names = [f"{word} (unknown)" if new else word for word, new in zip(words, parse.trace.unknown, strict=True)]
     strengths = [values.round(3).tolist() for values in parse.strengths.values()]
     return str(parse), [list(row) for row in zip(names, *strengths, strict=True)], FRAME.format(escape(page))

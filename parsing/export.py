@@ -1,4 +1,4 @@
-"""Files of trees: brackets, JSON lines, LaTeX (forest), pictures (SVG, PDF), and browsable pages (HTML)."""
+"""Files of trees: brackets, JSON lines, LaTeX (forest), pictures (SVG), and browsable pages (HTML)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from stack_lm.atomic import atomic_file, write_text
+from stack_lm.atomic import write_text
 from stack_lm.errors import InputError
 from stack_lm.markup import escape_latex
 
-from .drawing import draw_each, draw_legend, draw_trees
+from .drawing import draw_trees
 from .page import trees_page
-from .pdf import check_pdf, write_pdf
 from .trees import ConstituencyTree
 
-ENDINGS = (".mrg", ".tree", ".ptb", ".txt", "", ".jsonl", ".tex", ".svg", ".pdf", ".html", ".htm")
+ENDINGS = (".mrg", ".tree", ".ptb", ".txt", "", ".jsonl", ".tex", ".svg", ".html", ".htm")
 """Endings of the names of files with trees; those up to "", no ending, are for brackets."""
-
-_MOST_WORDS = 2_000  # in a PDF: each takes a millisecond, and no reader shows more
 
 
 def write_trees(
@@ -32,27 +29,21 @@ def write_trees(
     gold: Sequence[ConstituencyTree] | None = None,
     source: str = "",
 ) -> None:
-    """Write trees to a file, by its ending: .jsonl, .tex (forest), .svg, .pdf, .html, or brackets, one tree per line.
+    """Write trees to a file, by its ending: .jsonl, .tex (forest), .svg, .html, or brackets, one tree per line.
 
     Args:
         path: the path of the file; its name has one of the `ENDINGS`.
         trees: over all words of a sentence, or over those that count. None is a sentence without a tree: an empty line
             among brackets, an empty record among JSON lines; elsewhere both the tree and its number are left out.
         distances: the distances that gave the trees; for JSON lines.
-        gold: the gold trees of the same words; for JSON lines, SVG, PDF and HTML.
-        source: the origin of the trees, such as a model's name; for PDF and HTML.
+        gold: the gold trees of the same words; for JSON lines, SVG and HTML.
+        source: the origin of the trees, such as a model's name; for HTML.
 
     Raises:
-        InputError: if the file cannot be written, its name has another ending, or a PDF needs matplotlib.
+        InputError: if the file cannot be written, or its name has another ending.
     """
     check_tree_file(path)
     ending = Path(path).suffix.lower()
-    if ending == ".pdf":
-        _check_sizes(trees)
-        pictures = [draw_legend()] if gold is not None else []
-        with atomic_file(path) as temporary:
-            write_pdf(temporary, [*pictures, *draw_each(trees, gold)], source)
-        return
     if ending == ".jsonl":
         records = []
         for i, tree in enumerate(trees):
@@ -70,26 +61,14 @@ def write_trees(
     write_text(path, text)
 
 
-def _check_sizes(trees: Sequence[ConstituencyTree | None]) -> None:
-    for number, tree in enumerate(trees, start=1):
-        if tree is not None and len(tree.words) > _MOST_WORDS:
-            raise InputError(
-                f"a PDF shows trees of at most {_MOST_WORDS:,} words; number {number} has {len(tree.words):,}. Files "
-                "that end in .mrg or .jsonl hold trees of any size"
-            )
-
-
 def check_tree_file(path: str) -> None:
     """Reject the name of a tree file that could not be written, before there are trees.
 
     Raises:
-        InputError: for another ending, or a PDF without matplotlib.
+        InputError: for another ending.
     """
-    ending = Path(path).suffix.lower()
-    if ending not in ENDINGS:
+    if Path(path).suffix.lower() not in ENDINGS:
         raise InputError(f"trees are written to {', '.join(filter(None, ENDINGS))}; got {path!r}")
-    if ending == ".pdf":
-        check_pdf()
 
 
 def tree_record(tree: ConstituencyTree | None, distances: np.ndarray | None = None) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from stack_lm.console import (
     write_table,
 )
 from stack_lm.errors import InputError
-from stack_lm.interpretation.curves import ParsedModel, plot_f1_by_spread
+from stack_lm.interpretation.curves import F1Panel, plot_f1
 from stack_lm.interpretation.figures import NO_MATPLOTLIB, can_draw, save_figure
 from stack_lm.interpretation.strengths import ALL_WORDS, Occurrences, Summary
 from stack_lm.parsing.attachment import compare_attachments
@@ -82,7 +82,7 @@ def analyse(
     with progress(f"parsing with {path}", len(trees)) as advance:
         traces = scorer.trace([tree.words for tree in trees], tags, logprobs=False, progress=advance)
     signal = scorer.parsing_signal
-    words = Occurrences.of_traces(traces, signal, tags)
+    words = Occurrences.from_traces(traces, signal, tags)
     if not words.words:
         raise InputError(f"{path} knows no word of the treebank")
     run, point = name_of(path)
@@ -107,21 +107,23 @@ def analyse(
 def draw(path: Path, models: Sequence[dict[str, Any]], scores: dict[tuple[str, str, str], float], gold: Gold) -> None:
     """Draw the figure."""
     shown = [name for name in SHOWN_CONVENTIONS if name in gold] or list(gold)
-    points = [
-        ParsedModel(
-            model["run"],
-            model["sd"],
-            {(name, decoder): scores[model["model"], name, decoder] for name in shown for decoder in DECODERS},
-        )
-        for model in models
-    ]
     baselines = {
         name: score_trees(
             gold[name], [right_branching(item.annotated.words) for item in gold[name]], get_convention(name)
         ).f1
         for name in shown
     }
-    save_figure(str(path), plot_f1_by_spread(points, baselines, models[0]["signal"]))
+    x_label = f"sd of the {models[0]['signal'].replace('_', ' ')} (elements)"
+    panels = []
+    for name in shown:
+        series: dict[str, tuple[list[float], list[float]]] = {}
+        for model in models:
+            for decoder in DECODERS:
+                x, f1 = series.setdefault(f"{model['run']}, {decoder}", ([], []))
+                x.append(model["sd"])
+                f1.append(scores[model["model"], name, decoder])
+        panels.append(F1Panel(name, x_label, "F1 (%)", series, is_path=True, baseline=baselines[name]))
+    save_figure(str(path), plot_f1(panels))
 
 
 def main(arguments: list[str] | None = None) -> int:

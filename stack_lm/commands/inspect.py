@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..atomic import write_text
 from ..console import add_model, positive_int, print_json, print_table, print_written
@@ -14,7 +13,9 @@ from ..data.text import read_text
 from ..errors import InputError
 from ..experiments.config import is_task_model
 from ..hub.locating import find_models
+from ..interpretation.computation import Computation, computation_of_trace, plot_computation
 from ..interpretation.figures import check_figure_names, plot_distributions, plot_strengths, save_figure
+from ..interpretation.page import render_page
 from ..parsing.distances import DEFAULT_DECODER, default_decoder, distances_from_trace, tree_from_distances
 from ..parsing.export import tree_record
 from ..parsing.treebank import read_treebank
@@ -25,7 +26,6 @@ from .models import (
     check_parsing_options,
     first_given,
     open_scorer,
-    print_signals,
     shown_words,
     words_of,
 )
@@ -33,12 +33,13 @@ from .models import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from ..layers.controlled import ControlledMemory
     from ..scoring.sentences import ModelScorer
     from ..trace import StackRun, Trace
 
-# The page shows the stack after each word, so its size is quadratic in the number of words: about 6 MB for this many.
+# The page shows the stack after each word, so its size is quadratic in the number of words.
 LONGEST = 500
-# Options that a model of a formal task does not take.
+# Options that a model of a formal task does not accept.
 _OF_SENTENCES = ("treebank", "sentence", "distributions", "signal", "decoder", "layer", "device", "word_strength")
 
 EXAMPLE = (
@@ -75,126 +76,135 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write the page and the requested figures."""
-    if is_task_model(options.model):
-        _inspect_task(options)
-        return
-    check_parsing_options(options)
+    of_task = is_task_model(options.model)
+    if of_task and (given := first_given(options, _OF_SENTENCES)):
+        raise InputError(f"{given} is for sentences; {options.model} is a model of a task")
+    if not of_task:
+        check_parsing_options(options)
     check_figure_names(options.figure, options.distributions)
     check_ending("--output", options.output, PAGES)
     outputs = {"--output": options.output, "--figure": options.figure, "--distributions": options.distributions}
     check_outputs(outputs, [options.model, options.treebank])
+    inspection = _inspect_string(options) if of_task else _inspect_sentence(options)
+    # Figures first: nothing is written if one of them cannot be drawn.
+    figures = {path: draw() for path, draw in inspection.figures.items() if path is not None}
+    page = render_page(inspection.computation, inspection.about, inspection.tree, inspection.gold)
+    write_text(options.output, page)
+    for path, figure in figures.items():
+        save_figure(path, figure)
+    written = [path for path in outputs.values() if path is not None]
+    if options.json:
+        print_json(inspection.record | _describe_run(inspection.computation.run) | {"written": written})
+        return
+    if inspection.tree is not None:
+        print(inspection.tree)
+    _print_steps(inspection)
+    print_written(*written)
+
+
+class _Inspection(NamedTuple):
+    """The computation of a model on a sentence or string, and what is shown of it.
+
+    Attributes:
+        computation: the computation.
+        about: facts about the model, by name.
+        record: the record for JSON, without the run.
+        table: the columns of the table to print, by name, those of text first.
+        n_texts: the number of its columns of text.
+        figures: functions that draw the requested figures, by path; None is no figure.
+        tree: the tree of a sentence, if the memory gives one.
+        gold: its gold tree.
+    """
+
+    computation: Computation
+    about: dict[str, str]
+    record: dict[str, Any]
+    table: dict[str, Sequence[Any]]
+    n_texts: int
+    figures: Mapping[str | None, Callable[[], Figure]]
+    tree: ConstituencyTree | None = None
+    gold: ConstituencyTree | None = None
+
+
+def _inspect_sentence(options: argparse.Namespace) -> _Inspection:
+    """A sentence of natural language."""
     find_models(options.model)
-    targets = [path for path in outputs.values() if path is not None]
     gold = _gold_tree(options)
     words = words_of(_text(options.words), "the sentence") if gold is None else gold.words
     if not words:
         raise InputError("no sentence to inspect: give one, or --treebank PATH and --sentence N")
     if len(words) > LONGEST:
         raise InputError(f"a page shows at most {LONGEST} words; the sentence has {len(words):,}")
-    from ..interpretation.page import render_page
-
-    scorer = open_scorer(options.model, options, [words])
+    scorer = open_scorer(options.model, options)
     if gold is None:
         words = scorer.split(" ".join(words))  # text, whose punctuation may not have been split off
     tags = None if gold is None else gold.word_tags
-    # Without a memory there are the words' probabilities; a requested signal or layer is an error below.
-    alone = not scorer.memories and options.layer is None and not options.signal
-    if (
-        alone
-        or (scorer.memories and scorer.shows_runs)
-        or (not options.signal and not (scorer.makes_trees and scorer.keeps_strengths))
-    ):
-        _inspect_actions(options, scorer, words, tags, gold)
-        return
-    signal = scorer.choose_signal(options.signal)
-    contents = scorer.memory_contents(words, tags)
     (trace,) = scorer.trace([words], None if tags is None else [tags])
-    if trace.unknown.all():
-        raise InputError(f"the sentence has no word that the model knows: {' '.join(words)!r}")
-    decoder, distances, tree = _make_tree(trace, signal, options.decoder)
-    memory, controls = scorer.memories[scorer.layer].memory.name, _controls(scorer)
-    about = {"model": options.model, **controls, "tree": f"{signal.replace('_', ' ')}, {decoder}"}
-    page = render_page(trace, tree, contents, distances, memory=memory, about=about, gold=gold)
-    figures = _sentence_figures(options, trace, tree)
-    write_text(options.output, page)
-    for path, figure in figures.items():
-        save_figure(path, figure)
-    if options.json:
-        how = {"model": options.model, "memory": memory, "controls": controls}
-        how |= {"signal": signal, "decoder": decoder}
-        print_json(how | _describe_sentence(trace, tree, contents, distances) | {"written": targets})
-        return
-    print(tree)
-    print_signals(words, trace.unknown, trace.signals)
-    print_written(*targets)
+    about, record, labels = _describe_memory(options, scorer, trace)
+    tree = distances = contents = None
+    if options.signal or options.decoder or (scorer.memories and scorer.makes_trees):
+        if trace.unknown.all():
+            raise InputError(f"the sentence has no word that the model knows: {' '.join(words)!r}")
+        signal = scorer.choose_signal(options.signal)
+        decoder = options.decoder or default_decoder(signal)
+        distances = distances_from_trace(trace, signal)
+        tree = tree_from_distances(trace.words, distances, decoder)
+        about["tree"] = f"{signal.replace('_', ' ')}, {decoder}"
+        record |= {"signal": signal, "decoder": decoder, **tree_record(tree, distances), "tree": str(tree)}
+    if tree is not None and scorer.keeps_strengths:
+        contents = scorer.memory_contents(words, tags)
+        record["contents"] = contents.tolist()
+    computation = computation_of_trace(trace, labels, distances=distances, contents=contents)
+    record["surprisal"] = computation.panels["surprisal"].numbers[0].tolist()
+    if tree is not None and trace.run is None:
+        draw = partial(plot_strengths, trace, tree, title=options.model)
+    else:
+        draw = partial(plot_computation, computation, title=options.model)
+    table: dict[str, Sequence[Any]] = {"word": shown_words(words, trace.unknown)}
+    for name in ("surprisal", *(() if trace.run is not None else (*trace.signals, *trace.operations))):
+        panel = computation.panels[name]
+        for label, numbers in zip(panel.labels, panel.numbers.tolist(), strict=True):
+            table[f"{panel.name} {label}".strip()] = numbers
+    figures = {options.figure: draw, options.distributions: partial(plot_distributions, trace, title=options.model)}
+    return _Inspection(computation, about, record, table, 1, figures, tree, gold)
 
 
-def _inspect_actions(
-    options: argparse.Namespace,
-    scorer: ModelScorer,
-    words: Sequence[str],
-    tags: Sequence[str] | None,
-    gold: ConstituencyTree | None,
-) -> None:
-    """Write surprisal and all actions or the run, word by word, for a model without trees: one without a memory, with a
-    memory in superposition or without a strength per element, or with a nondeterministic stack."""
-    from ..interpretation.computation import computation_of_trace, computation_page, plot_computation
+def _describe_memory(
+    options: argparse.Namespace, scorer: ModelScorer, trace: Trace
+) -> tuple[dict[str, str], dict[str, Any], dict[str, list[str]]]:
+    """Facts about the model, the record of its actions, and the labels of those that have several numbers."""
+    about = {"model": options.model, "memory": "none"}
+    record = {"words": list(trace.words), "unknown": trace.unknown.tolist(), "logprobs": trace.logprobs.tolist()}
+    if not scorer.memories:
+        return about, about | record, {}
     from ..layers import operation_labels
 
-    if options.distributions:
-        raise InputError(
-            "--distributions is for a memory whose push or pop strengths make trees; --figure draws all actions"
-        )
-    if options.decoder and not (scorer.memories and scorer.shows_runs):
-        raise InputError(f"--decoder is for a model with strengths for parsing; {options.model} has none")
-    (trace,) = scorer.trace([words], None if tags is None else [tags])
-    about: dict[str, str] = {"model": options.model, "memory": "none"}
-    labels: dict[str, list[str]] = {}
-    actions: dict[str, Any] = {}
-    if scorer.memories:
-        layer = scorer.memories[scorer.layer]
-        labels = operation_labels(layer)
-        about |= {"memory": layer.memory.name} | _controls(scorer)
-        actions = {name: values.tolist() for name, values in trace.actions[scorer.layer].items()}
-    computation = computation_of_trace(trace, labels)
-    tree: dict[str, Any] = {}
-    if trace.run is not None:
-        tree = _tree_of_run(options, scorer, trace)
-        about["tree"] = f"{tree['tree']} ({tree['signal'].replace('_', ' ')}, {tree['decoder']})"
-    if gold is not None:
-        about["gold tree"] = str(gold)
-    write_text(options.output, computation_page(computation, about, " ".join(words)))
-    if options.figure:
-        save_figure(options.figure, plot_computation(computation, title=options.model))
-    written = [path for path in (options.output, options.figure) if path]
-    if options.json:
-        told = {"words": list(words), "unknown": trace.unknown.tolist(), "logprobs": trace.logprobs.tolist()}
-        told["surprisal"] = computation.panels["surprisal"].numbers[0].tolist()
-        print_json(about | tree | told | _describe_run(trace.run) | actions | {"labels": labels, "written": written})
-        return
-    if tree:
-        print(tree["tree"])
-    shown_actions = () if trace.run is not None else (*trace.signals, *trace.operations)
-    panels = [computation.panels[name] for name in ("surprisal", *shown_actions)]
-    columns = [f"{panel.name} {label}".strip() for panel in panels for label in panel.labels]
-    numbers = np.concatenate([panel.numbers for panel in panels]).T.tolist()
-    rows = [(word, *row) for word, row in zip(shown_words(words, trace.unknown), numbers, strict=True)]
-    _print_steps(["word", *columns], rows, trace.run, 1)
-    print_written(*written)
+    layer = scorer.memories[scorer.layer]
+    about["memory"], labels, controls = layer.memory.name, operation_labels(layer), _controls(layer)
+    actions = {name: values.tolist() for name, values in trace.actions[scorer.layer].items()}
+    return about | controls, about | {"controls": controls, "labels": labels} | record | actions, labels
 
 
-def _make_tree(trace: Trace, signal: str, decoder: str | None) -> tuple[str, np.ndarray, ConstituencyTree]:
-    """The decoder (the signal's default unless given), the distances and the tree of a sentence by a signal."""
-    decoder = decoder or default_decoder(signal)
-    distances = distances_from_trace(trace, signal)
-    return decoder, distances, tree_from_distances(trace.words, distances, decoder)
+def _inspect_string(options: argparse.Namespace) -> _Inspection:
+    """One string of the task that a model was trained on."""
+    from ..experiments.computation import choose_example, compute, describe_network, load_task_model
 
-
-def _tree_of_run(options: argparse.Namespace, scorer: ModelScorer, trace: Trace) -> dict[str, Any]:
-    """The tree of a nondeterministic stack's most probable run, and the method."""
-    signal = scorer.choose_signal(options.signal)
-    decoder, distances, tree = _make_tree(trace, signal, options.decoder)
-    return {"signal": signal, "decoder": decoder, **tree_record(tree, distances), "tree": str(tree)}
+    source = load_task_model(options.model)
+    computation = compute(source, choose_example(source.task, options.words, None, 0))
+    if len(computation.inputs) > LONGEST:
+        raise InputError(f"a page shows at most {LONGEST} symbols; the string has {len(computation.inputs):,}")
+    about = {"model": options.model, "task": str(source.task)} | describe_network(source.model)
+    panels = {
+        name: {"rows": list(panel.labels), "numbers": panel.numbers.tolist()}
+        for name, panel in computation.panels.items()
+    }
+    record: dict[str, Any] = {**about, "inputs": computation.inputs, "targets": computation.targets}
+    record |= {"outputs": computation.outputs, "errors": len(computation.errors), "panels": panels}
+    table = {"read": computation.inputs, "target": computation.targets, "answer": computation.outputs}
+    if computation.buffered and computation.run is not None:
+        table = {"step": computation.steps}
+    figures = {options.figure: partial(plot_computation, computation, title=str(source.task))}
+    return _Inspection(computation, about, record, table, len(table), figures)
 
 
 def _describe_run(run: StackRun | None) -> dict[str, Any]:
@@ -205,52 +215,14 @@ def _describe_run(run: StackRun | None) -> dict[str, Any]:
     return {"run": {"moves": run.moves, **numbers, "stacks": run.stacks, "weight": run.weight}}
 
 
-def _print_steps(columns: list[str], rows: Sequence[tuple[Any, ...]], run: StackRun | None, text_columns: int) -> None:
+def _print_steps(inspection: _Inspection) -> None:
     """Print a table with a row for each step, and the moves of the most probable run, if there is one."""
-    if run is None:
-        print_table("", columns, rows, text_columns=text_columns)
-        return
-    of_run = zip(run.moves, run.states.tolist(), run.symbols.tolist(), run.depths.tolist(), strict=True)
-    both = [row + own for row, own in zip(rows, of_run, strict=True)]
-    caption = "move, state, top symbol and depth: of the most probable run"
-    print_table("", [*columns, "move", "state", "symbol", "depth"], both, caption, text_columns)
-
-
-def _inspect_task(options: argparse.Namespace) -> None:
-    """Write the page of one string of the task that a model was trained on."""
-    if given := first_given(options, _OF_SENTENCES):
-        raise InputError(f"{given} is for sentences; {options.model} is a model of a task")
-    check_figure_names(options.figure)
-    check_ending("--output", options.output, PAGES)
-    check_outputs({"--output": options.output, "--figure": options.figure}, [options.model])
-    from ..experiments.computation import choose_example, compute, describe_network, load_task_model
-    from ..interpretation.computation import computation_page, plot_computation
-
-    source = load_task_model(options.model)
-    computation = compute(source, choose_example(source.task, options.words, None, 0))
-    if len(computation.inputs) > LONGEST:
-        raise InputError(f"a page shows at most {LONGEST} symbols; the string has {len(computation.inputs):,}")
-    about = {"model": options.model, "task": str(source.task)} | describe_network(source.model)
-    page = computation_page(computation, about, " ".join(computation.inputs))
-    write_text(options.output, page)
-    if options.figure:
-        save_figure(options.figure, plot_computation(computation, title=str(source.task)))
-    written = [path for path in (options.output, options.figure) if path]
-    if options.json:
-        numbers = {
-            name: {"rows": list(panel.labels), "numbers": panel.numbers.tolist()}
-            for name, panel in computation.panels.items()
-        }
-        told = {"inputs": computation.inputs, "targets": computation.targets, "outputs": computation.outputs}
-        rest = {"errors": len(computation.errors), "panels": numbers, "written": written}
-        print_json(about | told | _describe_run(computation.run) | rest)
-        return
-    if computation.buffered and computation.run is not None:
-        _print_steps(["step"], [(step,) for step in computation.steps], computation.run, 1)
-    else:
-        symbols = zip(computation.inputs, computation.targets, computation.outputs, strict=True)
-        _print_steps(["read", "target", "answer"], list(symbols), computation.run, 3)
-    print_written(*written)
+    table, run, caption = inspection.table, inspection.computation.run, ""
+    if run is not None:
+        numbers = {"state": run.states.tolist(), "symbol": run.symbols.tolist(), "depth": run.depths.tolist()}
+        table = {**table, "move": run.moves, **numbers}
+        caption = "move, state, top symbol and depth: of the most probable run"
+    print_table("", list(table), list(zip(*table.values(), strict=True)), caption, inspection.n_texts)
 
 
 def _text(argument: str | None) -> str:
@@ -278,39 +250,14 @@ def _gold_tree(options: argparse.Namespace) -> ConstituencyTree | None:
     return trees[options.sentence - 1]
 
 
-def _controls(scorer: ModelScorer) -> dict[str, str]:
+def _controls(layer: ControlledMemory) -> dict[str, str]:
     """Describe the emission of the memory's strengths."""
     from ..emission import ExpectedValue, Fixed  # loads torch
     from ..layers import strengths_of
 
-    def say(control: Any) -> str:
+    def describe(control: Any) -> str:
         if isinstance(control, Fixed):
             return f"fixed to {control.value:g}"
         return "expected value" if isinstance(control, ExpectedValue) else "sigmoid"
 
-    strengths = strengths_of(scorer.memories[scorer.layer])
-    return {name.replace("_strength", ""): say(control) for name, control in strengths.items()}
-
-
-def _sentence_figures(options: argparse.Namespace, trace: Trace, tree: ConstituencyTree) -> dict[str, Figure]:
-    """The requested figures, by path."""
-    figures = {}
-    if options.figure:
-        figures[options.figure] = plot_strengths(trace, tree, title=options.model)
-    if options.distributions:
-        figures[options.distributions] = plot_distributions(trace, title=options.model)
-    return figures
-
-
-def _describe_sentence(
-    trace: Trace, tree: ConstituencyTree, contents: np.ndarray, distances: np.ndarray
-) -> dict[str, Any]:
-    return {
-        **tree_record(tree, distances),
-        "tree": str(tree),
-        "unknown": trace.unknown.tolist(),
-        "logprobs": trace.logprobs.tolist(),
-        **{name: values.tolist() for name, values in trace.signals.items()},
-        **{name: values.tolist() for name, values in trace.distributions.items()},
-        "contents": contents.tolist(),
-    }
+    return {name.replace("_strength", ""): describe(control) for name, control in strengths_of(layer).items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +17,6 @@ from ..parsing.distances import DECODERS, DEFAULT_DECODER, SHIFTS
 if TYPE_CHECKING:
     from ..scoring.parser import Parser
     from ..scoring.sentences import ModelScorer
-    from ..scoring.spans import SpanScorer
-
-# The reference scan traces this few words faster than the compiled one loads, which takes half a second.
-FEW_WORDS = 500
 
 
 def add_dropout_options(parser: argparse.ArgumentParser) -> None:
@@ -112,18 +107,14 @@ def reading_options(options: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("device", "batch_tokens", "layer", "word_strength")}
 
 
-def open_scorer(model: str, options: argparse.Namespace, sentences: Sequence[Sequence[str]]) -> ModelScorer:
+def open_scorer(model: str, options: argparse.Namespace) -> ModelScorer:
     """Load the model at a path to trace sentences."""
     from ..scoring.sentences import ModelScorer
 
-    scorer = ModelScorer.from_pretrained(model, **reading_options(options))
-    _prepare(scorer, sentences)
-    return scorer
+    return ModelScorer.from_pretrained(model, **reading_options(options))
 
 
-def open_parser(
-    model: str, options: argparse.Namespace, sentences: Sequence[Sequence[str]], *, ensemble: Sequence[str] = ()
-) -> Parser:
+def open_parser(model: str, options: argparse.Namespace, *, ensemble: Sequence[str] = ()) -> Parser:
     """Load the model at a path, and others that vote with it, to parse sentences."""
     from ..scoring.parser import Parser
 
@@ -131,18 +122,7 @@ def open_parser(
     how = reading_options(options) | {name: getattr(options, name) for name in names}
     if options.dropout is not None:
         how["dropout"] = options.dropout
-    parser = Parser.from_pretrained(model, ensemble=ensemble, **how)
-    for each in (parser, *parser.ensemble):
-        _prepare(each.scorer, sentences)
-    return parser
-
-
-def _prepare(scorer: ModelScorer | SpanScorer, sentences: Sequence[Sequence[str]]) -> None:
-    from ..kernels.dispatch import VARIABLE
-    from ..layers.controlled import set_scan_backend
-
-    if sum(map(len, sentences)) <= FEW_WORDS and VARIABLE not in os.environ:
-        set_scan_backend(scorer.model, "reference")
+    return Parser.from_pretrained(model, ensemble=ensemble, **how)
 
 
 def words_of(text: str, name: str) -> list[str]:

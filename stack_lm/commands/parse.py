@@ -64,8 +64,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="F",
         help="also write the trees to this file, in the format of its ending: .html, a page to look through; .svg; "
-        ".pdf (needs stack-lm[plots]); .tex for LaTeX (forest); .jsonl with distances; .mrg, .tree, .ptb, .txt or no "
-        "ending for one (X (X the) ...) per line",
+        ".tex for LaTeX (forest); .jsonl with distances; .mrg, .tree, .ptb, .txt or no ending for one (X (X the) ...) "
+        "per line",
     )
     parser.add_argument(
         "--ensemble",
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> None:
     note_several_sentences(records)
     texts = ["" if record is None else record.text for record in records]
     models = [options.model, *options.ensemble]
-    parser = open_parser(options.model, options, [text.split() for text in texts], ensemble=options.ensemble)
+    parser = open_parser(options.model, options, ensemble=options.ensemble)
     with progress("parsing", len(models) * parser.readings * sum(map(bool, texts))) as advance:
         parses = parser.parse_batch(texts, progress=advance)
     _check_parses(options, records, [i for i, parse in enumerate(parses) if parse is None])

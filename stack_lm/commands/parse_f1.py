@@ -109,7 +109,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trees",
         metavar="FILE",
-        help="write the scored trees: .html, .pdf, .svg and .jsonl with the gold trees; .tex, .mrg",
+        help="write the scored trees: .html, .svg and .jsonl with the gold trees; .tex, .mrg",
     )
     parser.add_argument("--only", metavar="LIST", help="with --trees: these sentences of the treebank, such as 1,5-8")
     parser.add_argument(
@@ -392,7 +392,7 @@ def _parse_gold_sentences(
     tags = tags_of_all(tree.word_tags for tree in seen)
     words = [tree.words for tree in seen]
     try:
-        parser = open_parser(model, options, words)
+        parser = open_parser(model, options)
         with progress(f"parsing with {model}", parser.readings * len(words)) as advance:
             parses = parser.parse_words(words, tags, progress=advance)
     except InputError as error:

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from statistics import StatisticsError, correlation
 from typing import TYPE_CHECKING, Any
 
 from ..checks import compile_pattern
 from ..console import non_negative_int, positive_int, print_json, print_written
 from ..errors import InputError
-from ..interpretation.figures import FORMATS, check_figure_names, save_figure
+from ..interpretation.computation import plot_computation
+from ..interpretation.curves import F1Panel, plot_f1, plot_learning_curves, read_metrics
+from ..interpretation.figures import check_figure_names, save_figure
+from ..interpretation.hierarchy import TaskScores, plot_task_scores
+from ..interpretation.trials import Curve, plot_curves
 from .files import check_outputs, short_names
-from .plot_results import ALLOWED, write_results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..interpretation.curves import Agreement
-    from ..interpretation.trials import Curve
 
 EXAMPLE = (
     'stack-lm plot computation runs/hao2018-table1/models/1/0 --input "1 0 0 1 1 1" --output reversal.png\n'
     "  stack-lm plot memory runs/suzgun2019-dyck2/models/10/0 --length 20 --output memory.svg\n"
     "  stack-lm plot convergence runs/grefenstette2015-reduced --score coarse --output convergence.png\n"
     "  stack-lm plot lengths runs/suzgun2019-dyck2 --rows Stack-RNN --output lengths.png\n"
-    "  stack-lm plot results runs/deletang2023-hierarchy --output hierarchy.html\n"
+    "  stack-lm plot results runs/deletang2023-hierarchy --output hierarchy.png\n"
     "  stack-lm plot training runs/u1 runs/lstm --output training.png\n"
     "  stack-lm plot agreement f1.json --output agreement.png"
 )
@@ -38,7 +40,7 @@ KINDS = {
     "memory": "the actions on the memory and its contents over a string",
     "convergence": "the scores of trials over the strings they were trained on",
     "lengths": "the scores of trials by the length of test strings",
-    "results": "a table's scores by task and network as a heat map, and by length; also as a page (.html)",
+    "results": "a table's scores by task and network as a heat map, and by length",
     "training": "the perplexities and strengths of language models during training, or the losses and scores of "
     "classifiers and span parsers",
     "agreement": "the F1 of runs over the F1 of their trees with those of the other runs",
@@ -56,7 +58,7 @@ _OPTIONS = dict.fromkeys(("input", "length", "seed"), _ONE_STRING) | {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm plot`."""
-    kinds = "; ".join(f"{kind}: {said}" for kind, said in KINDS.items())
+    kinds = "; ".join(f"{kind}: {text}" for kind, text in KINDS.items())
     parser.add_argument("kind", metavar="KIND", choices=KINDS, help=kinds)
     parser.add_argument(
         "sources",
@@ -83,7 +85,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Draw the figure."""
-    check_figure_names(options.output, formats=ALLOWED if options.kind == "results" else FORMATS)
+    check_figure_names(options.output)
     check_outputs({"--output": options.output}, options.sources)
     for name, kinds in _OPTIONS.items():
         if getattr(options, name) is not None and options.kind not in kinds:
@@ -100,14 +102,12 @@ def run(options: argparse.Namespace) -> None:
         "memory": _draw_computation,
         "convergence": _draw_trials,
         "lengths": _draw_trials,
+        "results": _draw_results,
         "training": _draw_training,
         "agreement": _draw_agreement,
     }
-    if options.kind == "results":
-        about = write_results(options)
-    else:
-        figure, about = draw[options.kind](options)
-        save_figure(options.output, figure)
+    figure, about = draw[options.kind](options)
+    save_figure(options.output, figure)
     if options.json:
         print_json({"kind": options.kind, "sources": options.sources, **about, "written": options.output})
     else:
@@ -119,7 +119,6 @@ def _draw_computation(options: argparse.Namespace) -> tuple[Figure, dict[str, An
 
     check_task_models(options.sources[0])
     from ..experiments.computation import choose_example, compute, describe_network, load_task_model
-    from ..interpretation.computation import plot_computation
 
     source = load_task_model(options.sources[0])
     example = choose_example(source.task, options.input, options.length, options.seed or 0)
@@ -142,29 +141,69 @@ def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     from ..experiments.config import parse_measure
     from ..experiments.matrix import split_cells
     from ..experiments.shards import read_trials
-    from ..interpretation.trials import Curve, plot_curves
 
     results = read_trials(options.sources[0]).of_rows(options.rows)
     table = results.table()
     score = options.score or parse_measure(table.measures[0])[1]
     curve = _over_strings if options.kind == "convergence" else _over_lengths
-    scale = table.scale(score)
     curves: dict[str, dict[str, list[Curve]]] = {}
     for row, (panel, name) in zip(table.rows, split_cells(table), strict=True):
-        records = results.of_row(row)
-        if records:
-            of_row = [curve(record, score) for record in records]
-            curves.setdefault(panel, {})[name] = [Curve(x, [scale * v for v in y]) for x, y in of_row]
+        if records := results.of_row(row):
+            curves.setdefault(panel, {})[name] = [curve(record, score, table.scale(score)) for record in records]
     if not curves:
         raise InputError(f"{options.sources[0]} has no finished trials of such rows")
     split = "training" if score == "loss" else "validation" if options.kind == "convergence" else "test"
-    said = f"{score} (%), {split}" if scale == 100 else f"{score}, {split}"
+    y_label = f"{score}{' (%)' if table.scale(score) == 100 else ''}, {split}"
     x_label = "strings trained on" if options.kind == "convergence" else "symbols read"
-    return plot_curves(curves, x_label, said, table.title, log=score == "loss"), {"score": score}
+    return plot_curves(curves, x_label, y_label, table.title, log=score == "loss"), {"score": score}
+
+
+def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
+    from ..experiments.config import parse_measure
+    from ..experiments.matrix import make_matrix
+    from ..experiments.results import measure
+    from ..experiments.shards import read_trials
+
+    results = read_trials(*options.sources).of_rows(options.rows)
+    table = results.table()
+    matrix = make_matrix(table)
+    split, score, statistic = parse_measure(table.measures[0])
+    score = options.score or score
+    name, scale = f"{split}/{score}.{statistic}", table.scale(score)
+    values, counts = {}, {}
+    curves: dict[str, dict[str, list[Curve]]] = {}
+    drawn = ""
+    for (task, network), row in matrix.rows.items():
+        records = results.of_row(row)
+        if not records:
+            continue
+        values[task, network] = scale * float(measure(records, name) or 0.0)
+        counts[task, network] = len(records), table.number_of_seeds(row)
+        lengths = records[0]["scores"][split].get("by_length", {})
+        drawn = score if score in lengths else next(iter(lengths), "")
+        if drawn:
+            curves.setdefault(task, {})[network] = [
+                average_lengths(record["scores"][split]["by_length"][drawn], table.scale(drawn)) for record in records
+            ]
+    tasks = [task for level in matrix.levels.values() for task in level if task in curves]
+    described = f"{score.replace('_', ' ')}{' in %' if scale == 100 else ''}, {split} strings, {statistic} over seeds"
+    scores = TaskScores(
+        table.title,
+        described,
+        matrix.networks,
+        matrix.levels,
+        values,
+        counts,
+        {task: curves[task] for task in tasks},
+        "symbols read",
+        f"{drawn.replace('_', ' ')}{' (%)' if table.scale(drawn) == 100 else ''}",
+        scale == 100,
+        table.decimals,
+    )
+    return plot_task_scores(scores), {"measure": name, "networks": matrix.networks, "tasks": tasks}
 
 
 def _draw_training(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
-    from ..interpretation.curves import plot_learning_curves, read_metrics
 
     names = short_names(options.sources)
     runs = {name: read_metrics(source) for name, source in zip(names, options.sources, strict=True)}
@@ -172,22 +211,28 @@ def _draw_training(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]
 
 
 def _draw_agreement(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
-    from ..interpretation.curves import plot_agreement
 
-    ensembles = [_read_agreement(source, options.rows) for source in options.sources]
-    return plot_agreement(ensembles), {
-        "conventions": [each.convention for each in ensembles],
-        "runs": [len(each.names) for each in ensembles],
-        "correlations": [each.correlation for each in ensembles],
-    }
+    panels, conventions, counts, correlations = [], [], [], []
+    for source in options.sources:
+        convention, agreement, f1 = _read_agreement(source, options.rows)
+        try:
+            r = correlation(agreement, f1)
+        except StatisticsError:  # either is the same for all runs
+            r = None
+        title = f"{len(f1)} runs" + (f", correlation {r:.2f}" if r is not None else "")
+        y_label = f"F1 with the gold trees, {convention} (%)"
+        panels.append(F1Panel(title, "F1 with the other runs (%)", y_label, {"": (agreement, f1)}))
+        conventions.append(convention)
+        counts.append(len(f1))
+        correlations.append(r)
+    return plot_f1(panels), {"conventions": conventions, "runs": counts, "correlations": correlations}
 
 
-def _read_agreement(path: str, rows: str | None) -> Agreement:
-    """The runs of an ensemble whose names match, which alone count as the others that each agrees with."""
+def _read_agreement(path: str, rows: str | None) -> tuple[str, list[float], list[float]]:
+    """The convention of an ensemble, and of the runs whose names match the mean F1 with each other, and with gold."""
     import numpy as np
 
     from ..data.text import json_record, read_text
-    from ..interpretation.curves import Agreement
     from ..parsing.ensemble import mean_agreement
 
     record, finder = json_record(read_text(path), path), compile_pattern(rows or "")
@@ -201,18 +246,17 @@ def _read_agreement(path: str, rows: str | None) -> Agreement:
     chosen = [i for i, name in enumerate(names) if finder.search(name)]
     if len(chosen) < 2:
         raise InputError(f"{path}: fewer than two runs are chosen; the runs are {', '.join(names)}")
-    agreement = mean_agreement(mutual[np.ix_(chosen, chosen)])
-    return Agreement(convention, [names[i] for i in chosen], agreement.tolist(), [f1[i] for i in chosen])
+    agreement: list[float] = mean_agreement(mutual[np.ix_(chosen, chosen)]).tolist()
+    return convention, agreement, [f1[i] for i in chosen]
 
 
-def _over_strings(record: dict[str, Any], score: str) -> Curve:
-    from ..interpretation.trials import Curve
+def _over_strings(record: dict[str, Any], score: str, scale: float) -> Curve:
 
     points = [
         (epoch["strings"], epoch["loss"] if score == "loss" else epoch.get("validation", {}).get(score))
         for epoch in record["history"]
     ]
-    known = [(x, y) for x, y in points if y is not None]
+    known = [(x, scale * y) for x, y in points if y is not None]
     if not known:
         raise InputError(
             f"the trials of {record['row']!r} have no {score!r} of validation strings; --score loss has them"
@@ -220,11 +264,28 @@ def _over_strings(record: dict[str, Any], score: str) -> Curve:
     return Curve(*map(list, zip(*known, strict=True)))
 
 
-def _over_lengths(record: dict[str, Any], score: str) -> Curve:
-    from ..interpretation.trials import Curve
-
+def _over_lengths(record: dict[str, Any], score: str, scale: float) -> Curve:
     by_length = record["scores"]["test"]["by_length"]
     if score not in by_length:
         raise InputError(f"the trials of {record['row']!r} have no score {score!r}; they have {', '.join(by_length)}")
-    points = sorted((int(length), value) for length, (value, _) in by_length[score].items())
-    return Curve(*map(list, zip(*points, strict=True)))
+    return average_lengths(by_length[score], scale, most=len(by_length[score]))
+
+
+def average_lengths(scores: dict[str, Any], scale: float, most: int = 40) -> Curve:
+    """A score by length, averaged over the strings of neighbours if there are too many lengths.
+
+    Args:
+        scores: the score and the number of strings of each length.
+        scale: the factor of the scores.
+        most: the maximum number of lengths.
+    """
+
+    points = sorted((int(length), value, number) for length, (value, number) in scores.items())
+    size = -(-len(points) // most)
+    x, y = [], []
+    for start in range(0, len(points), size):
+        part = points[start : start + size]
+        strings = sum(number for *_, number in part)
+        x.append(sum(length for length, *_ in part) / len(part))
+        y.append(scale * sum(value * number for _, value, number in part) / strings)
+    return Curve(x, y)

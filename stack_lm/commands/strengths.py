@@ -86,13 +86,13 @@ def run(options: argparse.Namespace) -> None:
     find_models(options.model)
     problems = Problems(options.keep_going)
     sentences, tags, frames = _read_tagged(options, problems)
-    scorer = open_scorer(options.model, options, sentences)
+    scorer = open_scorer(options.model, options)
     signal = scorer.choose_signal(options.signal)
     with progress("tracing", len(sentences)) as advance:
         traces = scorer.trace(sentences, tags, logprobs=False, progress=advance)
     if signal not in traces[0].signals:
         distances_from_trace(traces[0], signal)  # raises an error that lists the signals
-    words = Occurrences.of_traces(traces, signal, tags, frames)
+    words = Occurrences.from_traces(traces, signal, tags, frames)
     if not words.words:
         raise InputError(f"{options.model} knows no word of {options.data}: {shortened(' '.join(sentences[0]), 80)!r}")
     classes = words.classes()

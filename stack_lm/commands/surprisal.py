@@ -217,7 +217,7 @@ def _table(
     from ..scoring.surprisal import surprisal
 
     words = [text.split() for text in frame[column]]
-    scorer = open_scorer(model, options, words)
+    scorer = open_scorer(model, options)
     if options.end and not scorer.end_tokens:
         raise InputError(f"--end: {model} has no token that ends sentences")
     settings = {"base": options.base, "punctuation": options.punctuation, "end": options.end, "frequencies": counts}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from contextlib import nullcontext
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,13 +19,20 @@ from ..controls import Noise
 from ..emission import Fixed
 from ..errors import InputError
 from ..interpretation.computation import MOST_STEPS, Computation, Panel, run_panels
-from ..kernels.protocol import CellState, Inputs
 from ..kernels.runs import tables_for
-from ..layers import draw_noise, noise_of, operation_labels, recurrent_layers, strengths_of, with_noise
-from ..layers.buffered import buffered_steps
-from ..layers.controlled import Actions
-from ..layers.memory_layer import MemoryLayer
+from ..layers import (
+    actions_by_layer,
+    draw_noise,
+    memories,
+    operation_labels,
+    recurrent_layers,
+    strengths_of,
+    with_noise,
+)
+from ..layers.controlled import ControlledMemory
+from ..layers.interventions import Intervention, intervene
 from ..memory import NondeterministicStack, Value
+from ..memory.buffers import dequeue, input_buffer
 from ..memory.viterbi import best_runs
 from ..model_kinds import classes_for
 from ..plugins import pop_notes
@@ -38,7 +46,7 @@ from .scores import run
 
 _FITTING = 20  # symbols on a page
 _NUMBERS = 12  # of a vector
-_SAID = {
+_STRENGTHS = {
     "pop_strength": "pop strength (elements)",
     "push_strength": "push strength (elements)",
     "read_strength": "read strength (elements)",
@@ -156,13 +164,13 @@ def compute(source: TaskModel, example: Example) -> Computation:
         targets = [answers[k] if on else "" for k, on in scored]
         targets = [""] * (len(outputs) - len(targets)) + targets
     inputs = [symbols[k] for k in rows.inputs[0].tolist()]
-    given = np.array([[symbol == own for own in inputs] for symbol in symbols], float)
+    given = np.array([[symbol == read for read in inputs] for symbol in symbols], float)
     steps, by_step, best = _steps(model, rows.inputs, encoding, count, noise)
     where = ", by position" if encoding.buffered else ""
-    wanted = {symbol for target in targets for symbol in (target.split("/") if sets else [target])}
+    right_symbols = {symbol for target in targets for symbol in (target.split("/") if sets else [target])}
     panels = {
         "input": _of_symbols(f"input{where}", symbols, given, set(inputs), steps),
-        "output": _of_symbols(f"output{where} (probability)", answers, shares, wanted, steps),
+        "output": _of_symbols(f"output{where} (probability)", answers, shares, right_symbols, steps),
     }
     return Computation(inputs, targets, outputs, panels | by_step, encoding.buffered, best)
 
@@ -179,10 +187,10 @@ def _outputs(model: Any, rows: Encoded, encoding: Encoding) -> Tensor:
 
 def _of_symbols(name: str, symbols: Sequence[str], shares: np.ndarray, needed: Set[str], steps: int) -> Panel:
     """The probabilities of symbols that are targets or have some probability, padded to the number of steps."""
-    kept = [k for k, symbol in enumerate(symbols) if symbol in needed or shares[k].max() > 0.005]
-    filled = np.full((len(kept), steps), np.nan)
-    filled[:, : shares.shape[1]] = shares[kept, :steps]
-    return Panel(name, [symbols[k] for k in kept], filled)
+    shown = [k for k, symbol in enumerate(symbols) if symbol in needed or shares[k].max() > 0.005]
+    filled = np.full((len(shown), steps), np.nan)
+    filled[:, : shares.shape[1]] = shares[shown, :steps]
+    return Panel(name, [symbols[k] for k in shown], filled)
 
 
 def describe_network(model: Any) -> dict[str, str]:
@@ -192,98 +200,65 @@ def describe_network(model: Any) -> dict[str, str]:
     return controller | {"memory": ", ".join(config.memory_names) or "none"}
 
 
-class _Step(NamedTuple):
-    """The computation of a network at one step."""
-
-    read: np.ndarray  # x_t
-    actions: dict[str, np.ndarray]
-    pushed: np.ndarray
-    reading: np.ndarray
-    held: np.ndarray
-
-
-def _run_steps(model: Any, inputs: Tensor, buffered: bool, count: int, noise: Noise) -> tuple[list[_Step], bool]:
-    """Run the cell step by step; returns the steps, and whether its memory's elements have strengths."""
-    base = model.base_model if not buffered else model.model
-    cell, values = recurrent_layers(base)[0], base.embed(inputs, None)
-    given = Inputs(values, None, noise_of(noise, 0), None, count)
-    found, has_runs = [], isinstance(cell.memory, NondeterministicStack)
-    walk = (
-        _walk_given(base, cell, inputs, given) if isinstance(cell, MemoryLayer) else _walk(model, cell, given, buffered)
-    )
-    for t, (read, outputs, taken, state) in enumerate(walk):
-        emitted, _ = cell.controls(outputs, given.step(t)[1])
-        pushed = [getattr(emitted, field.name)[0] for field in cell.memory.actions if isinstance(field, Value)]
-        actions = {name: part[0].double().numpy() for name, part in taken.items()}
-        value = torch.cat(pushed).double().numpy() if pushed else np.zeros(0)
-        held = _held(state.memory) if pushed and not has_runs else np.zeros(0)
-        found.append(_Step(read[0].double().numpy(), actions, value, state.reading[0].double().numpy(), held))
-    return found, hasattr(state.memory, "strengths")
-
-
-def _walk(model: Any, cell: Any, given: Inputs, buffered: bool) -> Iterator[tuple[Tensor, Tensor, Actions, CellState]]:
-    """The input x_t, the controller's output, the actions and the state of each step."""
-    if buffered:
-        for step in buffered_steps(cell, model.buffering, given, True):
-            yield step.inputs, step.outputs, step.actions, step.state
-        return
-    state = cell.initial_state(1)
-    for t, inputs in enumerate(given.values.unbind(1)):
-        layers, taken, state = cell.step(inputs, state, noise=given.step(t)[1])
-        yield inputs, layers[-1], taken, state
-
-
-def _walk_given(
-    base: Any, layer: MemoryLayer, inputs: Tensor, given: Inputs
-) -> Iterator[tuple[Tensor, Tensor, Actions, Any]]:
-    """`_walk` for a memory driven by vectors that the network computes for all steps at once."""
-    driving: list[Tensor] = []
-    hook = layer.register_forward_pre_hook(lambda _, arguments: driving.append(arguments[0]))
-    try:
-        base(inputs, use_cache=False)
-    finally:
-        hook.remove()
-    state = layer.initial_state(1)
-    for t, (read, vectors) in enumerate(zip(given.values.unbind(1), driving[0].unbind(1), strict=True)):
-        reported, state = layer.drive(vectors, state, noise=given.step(t)[1])  # `step` may drop elements
-        yield read, vectors, layer.report(reported, state.memory), state
-
-
 def _steps(
     model: Any, inputs: Tensor, encoding: Encoding, count: int, noise: Noise
 ) -> tuple[int, dict[str, Panel], StackRun | None]:
     """The number of steps; the input, actions and memory contents at each; and the most probable run, if any."""
-    layers = recurrent_layers(model)
+    layers = memories(model) or recurrent_layers(model)
     if not layers:
         return count, {}, None
-    steps, strengths = _run_steps(model, inputs, encoding.buffered, count, noise)
-    actions = {name: np.array([step.actions[name] for step in steps], float) for name in steps[0].actions}
-    panels = {}
+    layer, panels, best = layers[0], {}, None
+    recorded = _record(model, layer, inputs, encoding, noise)
+    actions = {name: values.double().numpy() for name, values in recorded.items()}  # [T, ...]
     if encoding.buffered and model.config.input_encoding == "one_hot":
-        read = np.array([step.read for step in steps]).T
+        read = _read_from_buffer(model.model.embed(inputs, None), recorded["input_pop_strength"])
         used = {encoding.symbols[k] for k in inputs[0].tolist()}
-        panels["input_reading"] = _of_symbols("read from the input buffer", encoding.symbols, read, used, len(steps))
-    emissions = strengths_of(layers[0])
+        panels["input_reading"] = _of_symbols("read from the input buffer", encoding.symbols, read, used, count)
+    emissions = strengths_of(layer)
     fixed = {name for name, emission in emissions.items() if isinstance(emission, Fixed)}
-    for name in (*_SAID, *(name for name in emissions if name not in _SAID)):
+    for name in (*_STRENGTHS, *(name for name in emissions if name not in _STRENGTHS)):
         if name in actions and name not in fixed:
             limits = None if name == "input_strength" else (0.0, 1.0)
-            said = _SAID.get(name, f"{name.replace('_', ' ')} (elements)")
-            panels[name] = Panel(said, [""], actions[name][None], limits)
-    for name, labels in operation_labels(layers[0]).items():
+            title = _STRENGTHS.get(name, f"{name.replace('_', ' ')} (elements)")
+            panels[name] = Panel(title, [""], actions[name][None], limits)
+    for name, labels in operation_labels(layer).items():
         shown, weights = [label.replace("_", " ") for label in labels], actions[name]  # [T, S, O]
         panels[name] = Panel(f"{name} (weight)", shown, weights.reshape(len(weights), -1).T)
-    memory, best = layers[0].memory, None
-    if memory.actions:
-        if steps[0].pushed.size:
-            panels["value"] = _vectors("pushed vector", [step.pushed for step in steps])
-        panels["reading"] = _vectors("reading", [step.reading for step in steps])
-        if isinstance(memory, NondeterministicStack):
-            best = _best_run(memory, actions)
-            panels |= run_panels(best)
-        elif any(step.held.size for step in steps):
-            panels["memory"] = _contents_panel([step.held for step in steps], strengths)
-    return len(steps), panels, best
+    memory = layer.memory
+    if not memory.actions:
+        return count, panels, None
+    pushed = [actions[field.name] for field in memory.actions if isinstance(field, Value)]
+    if pushed and any(part.size for part in pushed):
+        panels["value"] = _vectors("pushed vector", np.concatenate(pushed, axis=1))
+    panels["reading"] = _vectors("reading", actions["reading"])
+    if isinstance(memory, NondeterministicStack):
+        best = _best_run(memory, actions)
+        panels |= run_panels(best)
+    elif pushed and (contents := _contents_panel(layer, recorded)) is not None:
+        panels["memory"] = contents
+    return count, panels, best
+
+
+def _record(model: Any, layer: ControlledMemory, inputs: Tensor, encoding: Encoding, noise: Noise) -> dict[str, Tensor]:
+    """The actions on a layer's memory and its readings, by name, each [T, ...]."""
+    # An intervention that changes nothing reports all actions, and the readings.
+    recording = intervene(layer, Intervention()) if layer.memory.actions else nullcontext()
+    with recording, with_noise(model, noise):
+        if encoding.buffered:
+            outputs = model(inputs, output_actions=True)
+        else:
+            outputs = model.base_model(inputs, use_cache=False, output_actions=True)
+    (actions, *_) = actions_by_layer(outputs.actions) or ({},)
+    return {name: values[0] for name, values in actions.items()}
+
+
+def _read_from_buffer(values: Tensor, pops: Tensor) -> np.ndarray:
+    """The input x_t of each step [D, T], from the items of an input buffer and the pops that the steps emit."""
+    buffer, read = input_buffer(values), []
+    for pop in (pops.new_zeros(1), *pops[:-1].split(1)):
+        buffer, inputs = dequeue(buffer, pop)
+        read.append(inputs[0].double().numpy())
+    return np.array(read).T
 
 
 def _best_run(memory: NondeterministicStack, actions: dict[str, np.ndarray]) -> StackRun:
@@ -294,8 +269,8 @@ def _best_run(memory: NondeterministicStack, actions: dict[str, np.ndarray]) -> 
     return run_of_words(run, np.arange(count))
 
 
-def _vectors(name: str, vectors: Sequence[np.ndarray]) -> Panel:
-    numbers = np.array(vectors).T
+def _vectors(name: str, vectors: np.ndarray) -> Panel:
+    numbers = vectors.T
     if len(numbers) > _NUMBERS:
         name = f"{name}, first {_NUMBERS} of {len(numbers)} numbers"
     numbers = numbers[:_NUMBERS]
@@ -303,26 +278,29 @@ def _vectors(name: str, vectors: Sequence[np.ndarray]) -> Panel:
     return Panel(name, [str(d + 1) for d in range(len(numbers))], numbers, limits)
 
 
-def _held(memory: Any) -> np.ndarray:
-    """The strengths of all elements, from the bottom; or the first numbers of all cells, from the top; or nothing."""
-    if hasattr(memory, "strengths"):
-        return memory.strengths[0].double().numpy()
-    if not hasattr(memory, "cells"):  # a memory from outside the package, whose contents cannot be found
-        return np.zeros(0)
-    cells = memory.cells[0]  # [N, D] of a tape, [S, N, D + 1] of stacks
-    first = cells[..., 0] if cells.dim() == 2 else cells[0, :, 0]
-    return first.double().numpy()
+def _contents_panel(layer: ControlledMemory, recorded: Mapping[str, Tensor]) -> Panel | None:
+    """The strengths of all elements, from the bottom, or the first numbers of all cells, from the top.
 
-
-def _contents_panel(contents: list[np.ndarray], strengths: bool) -> Panel:
+    None for a memory from outside the package that has neither.
+    """
+    memory, state, held = layer.memory, layer.initial_state(1).memory, []
+    for step in range(len(recorded["reading"])):
+        actions = {field.name: recorded[field.name][step : step + 1] for field in memory.actions}
+        state, _ = memory.update(state, memory.action_type(**actions))
+        if hasattr(state, "strengths"):
+            held.append(state.strengths[0].double().numpy())
+        elif hasattr(state, "cells"):
+            cells = state.cells[0]  # [N, D] of a tape, [S, N, D + 1] of stacks
+            held.append((cells[:, 0] if cells.dim() == 2 else cells[0, :, 0]).double().numpy())
+        else:
+            return None
     # Elements and cells that were never used are left out, except one.
-    used = max([1, *(int(np.flatnonzero(np.abs(held) > 0.005).max(initial=-1)) + 1 for held in contents)])
-    numbers = np.full((used, len(contents)), np.nan)
-    for step, held in enumerate(contents):
-        kept = held[:used]
-        numbers[: len(kept), step] = kept
-    if strengths:
-        name, labels = "strength of each element, by the step that pushed it (elements)", range(1, used + 1)
-        return Panel(name, [str(label) for label in labels], numbers)
+    used = max([1, *(int(np.flatnonzero(np.abs(part) > 0.005).max(initial=-1)) + 1 for part in held)])
+    numbers = np.full((used, len(held)), np.nan)
+    for step, part in enumerate(held):
+        numbers[: len(part), step] = part[:used]
+    if hasattr(state, "strengths"):
+        labels = [str(step) for step in range(1, used + 1)]
+        return Panel("strength of each element, by the step that pushed it (elements)", labels, numbers)
     limits = None if np.nanmin(numbers) < 0 or np.nanmax(numbers) > 1 else (0.0, 1.0)
     return Panel("first number of each cell, from the top", [str(cell) for cell in range(used)], numbers, limits)

@@ -43,9 +43,9 @@ def make_matrix(table: Table) -> Matrix:
     tasks = {task: level_of(row.task) for (task, _), row in reversed(rows.items())}
     levels: dict[str, list[str]] = {}
     for level in (*LEVELS, ""):
-        own = [task for task in dict.fromkeys(task for task, _ in rows) if tasks[task] == level]
-        if own:
-            levels[level or (OTHERS if levels else "")] = own
+        level_tasks = [task for task in dict.fromkeys(task for task, _ in rows) if tasks[task] == level]
+        if level_tasks:
+            levels[level or (OTHERS if levels else "")] = level_tasks
     return Matrix(list(dict.fromkeys(network for _, network in rows)), levels, rows)
 
 
@@ -57,15 +57,15 @@ def task_column(table: Table) -> int:
 
 def split_cells(table: Table) -> list[tuple[str, str]]:
     """The task of each row and, from its other cells, its network; "" and the cell for rows of one cell."""
-    last, of_tasks = task_column(table), _columns_of_tasks(table)
+    last, task_columns = task_column(table), _columns_of_tasks(table)
     split = []
     for row in table.rows:
-        told = [
+        cells = [
             f"{column}: {cell}" if cell in ("yes", "no") else str(cell)
             for column, cell in zip(table.columns, row.cells, strict=True)
         ]
-        network = ", ".join(cell for i, cell in enumerate(told) if i not in of_tasks)
-        split.append((told[last], network) if len(told) > 1 else ("", told[0]))
+        network = ", ".join(cell for i, cell in enumerate(cells) if i not in task_columns)
+        split.append((cells[last], network) if len(cells) > 1 else ("", cells[0]))
     return split
 
 

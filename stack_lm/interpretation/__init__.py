@@ -1,6 +1,7 @@
 """Measures and figures of a model's use of its stack (Merrill et al. 2019, section 4)."""
 
-from .curves import ParsedModel, plot_f1_by_spread, plot_learning_curves, read_metrics
+from .computation import Computation, computation_of_trace, plot_computation
+from .curves import F1Panel, plot_f1, plot_learning_curves, read_metrics
 from .figures import plot_distributions, plot_groups, plot_strengths, save_figure
 from .interventions import plot_interventions
 from .page import render_page
@@ -10,14 +11,17 @@ from .verbs import VERB_FRAMES, verb_frames
 
 __all__ = [
     "VERB_FRAMES",
+    "Computation",
     "Contrast",
+    "F1Panel",
     "Occurrences",
-    "ParsedModel",
     "Summary",
     "SurprisalCurve",
+    "computation_of_trace",
     "contrast",
+    "plot_computation",
     "plot_distributions",
-    "plot_f1_by_spread",
+    "plot_f1",
     "plot_groups",
     "plot_interventions",
     "plot_learning_curves",

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import InputError
-from ..markup import escape, html_page
 from ..trace import MOVES, StackRun, Trace
 from .figures import new_figure, with_plain_text
 
@@ -44,6 +43,11 @@ class Panel:
     limits: tuple[float, float] | None = (0.0, 1.0)
     whole: bool = False
 
+    @property
+    def range(self) -> tuple[float, float]:
+        """The limits, or the smallest and the greatest number."""
+        return self.limits or (float(np.nanmin(self.numbers)), float(np.nanmax(self.numbers)))
+
 
 @dataclass(frozen=True)
 class Computation:
@@ -56,6 +60,9 @@ class Computation:
         panels: numbers by name, [rows, K]: "input", "output", and those of actions and memory.
         buffered: whether the network runs between buffers; its K steps do not correspond to symbols. Otherwise K is T.
         run: the most probable run of a nondeterministic stack; None for other memories.
+        unknown: the words that the model does not know [T]; None for symbols.
+        contents: the strength that is left of each word's element after each word [T, T + 1], in elements, if the
+            memory keeps one strength for each step; see `ModelScorer.memory_contents`.
     """
 
     inputs: Sequence[str]
@@ -64,6 +71,8 @@ class Computation:
     panels: Mapping[str, Panel]
     buffered: bool = False
     run: StackRun | None = None
+    unknown: np.ndarray | None = None
+    contents: np.ndarray | None = None
 
     @property
     def steps(self) -> list[str]:
@@ -79,7 +88,13 @@ class Computation:
         return [step for step, (target, output) in pairs if target and target != output]
 
 
-def computation_of_trace(trace: Trace, labels: Mapping[str, Sequence[str]]) -> Computation:
+def computation_of_trace(
+    trace: Trace,
+    labels: Mapping[str, Sequence[str]],
+    *,
+    distances: np.ndarray | None = None,
+    contents: np.ndarray | None = None,
+) -> Computation:
     """A language model's computation on a sentence: the probability of each word, and any actions on one memory.
 
     For a nondeterministic stack it has the most probable run, not the weights of all possible moves.
@@ -87,6 +102,8 @@ def computation_of_trace(trace: Trace, labels: Mapping[str, Sequence[str]]) -> C
     Args:
         trace: a trace of n words.
         labels: the labels of the numbers of an action with several, by the action's name.
+        distances: the distances that give the sentence's tree [n], if it has one.
+        contents: see `Computation`.
     """
     known = trace.logprobs[np.isfinite(trace.logprobs)]
     surprisal = Panel(
@@ -96,16 +113,18 @@ def computation_of_trace(trace: Trace, labels: Mapping[str, Sequence[str]]) -> C
         "surprisal": surprisal,
         "probability": Panel("probability of the word", [""], np.exp(trace.logprobs)[None]),
     }
-    actions = trace.actions[trace.layer or 0] if trace.actions and trace.run is None else {}
+    actions = dict(trace.actions[trace.layer or 0]) if trace.actions and trace.run is None else {}
+    if distances is not None:
+        actions["distance"] = distances
     for name, values in actions.items():
         numbers = values.reshape(len(trace.words), -1).T
         several = list(labels.get(name, [str(k) for k in range(len(numbers))])) if values.ndim > 1 else [""]
-        limits = (0.0, 1.0) if numbers.min() >= 0 and numbers.max() <= 1 else None
+        limits = (0.0, max(1.0, float(numbers.max()))) if numbers.min() >= 0 else None
         panels[name] = Panel(name.replace("_", " "), [label.replace("_", " ") for label in several], numbers, limits)
     if trace.run is not None:
         panels |= run_panels(trace.run)
     nothing = [""] * len(trace.words)
-    return Computation(trace.words, nothing, nothing, panels, run=trace.run)
+    return Computation(trace.words, nothing, nothing, panels, run=trace.run, unknown=trace.unknown, contents=contents)
 
 
 def run_panels(run: StackRun) -> dict[str, Panel]:
@@ -114,7 +133,7 @@ def run_panels(run: StackRun) -> dict[str, Panel]:
     An element stays at its height from its push to its pop, so its lifetime is a bar.
     """
     states = range(int(run.states.max()) + 1)
-    moves = np.array([[move == own for move in run.moves] for own in MOVES], float)
+    moves = np.array([[move == kind for move in run.moves] for kind in MOVES], float)
     height = max(map(len, run.stacks))
     symbols = np.full((height, len(run.stacks)), np.nan)
     for step, stack in enumerate(run.stacks):
@@ -156,8 +175,8 @@ def plot_computation(computation: Computation, panels: Sequence[str] | None = No
     heights = [min(_ROW * max(2, len(computation.panels[name].labels)), _HIGHEST) for name in names]
     figure = new_figure(width + 1.9, 0.9 + sum(heights) + 0.34 * len(names), fill(title, int(13 * width)))
     axes = figure.subplots(len(names), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
-    for name, own in zip(names, axes, strict=True):
-        _draw_panel(own, computation, name)
+    for name, panel_axes in zip(names, axes, strict=True):
+        _draw_panel(panel_axes, computation, name)
     # Upright if they are narrower than a step; 72 points per inch.
     room = 72 * width / len(steps)
     size = min(8.0, room / 0.65) if max(map(len, steps)) <= 2 else min(8.0, room / 1.1)
@@ -169,7 +188,7 @@ def plot_computation(computation: Computation, panels: Sequence[str] | None = No
 
 def _draw_panel(axes: Axes, computation: Computation, name: str) -> None:
     panel = computation.panels[name]
-    low, high = panel.limits or (float(np.nanmin(panel.numbers)), float(np.nanmax(panel.numbers)))
+    low, high = panel.range
     image = axes.imshow(
         panel.numbers, aspect="auto", cmap=_COLORS, vmin=low, vmax=max(high, low + 1e-9), interpolation="nearest"
     )
@@ -183,68 +202,13 @@ def _draw_panel(axes: Axes, computation: Computation, name: str) -> None:
         rows = {label: row for row, label in enumerate(panel.labels)}
         for step in computation.errors:
             target = computation.targets[step]  # one symbol, which may have a slash, such as </s>, or several
-            wanted = [rows[symbol] for symbol in ([target] if target in rows else target.split("/"))]
-            axes.plot([step] * len(wanted), wanted, "x", color="red", markersize=4)
+            right_rows = [rows[symbol] for symbol in ([target] if target in rows else target.split("/"))]
+            axes.plot([step] * len(right_rows), right_rows, "x", color="red", markersize=4)
     elif (len(panel.labels) == 1 or panel.whole) and panel.numbers.shape[1] <= _MOST_NUMBERS:
         for row, step in np.argwhere(np.isfinite(panel.numbers)).tolist() if every == 1 else ():
             value = panel.numbers[row, step]
             ink = "white" if value < low + 0.6 * (high - low) else "black"
-            said = f"{value:.{0 if panel.whole else 1}f}"
-            axes.text(step, row, said, ha="center", va="center", fontsize=5.5, color=ink)
+            text = f"{value:.{0 if panel.whole else 1}f}"
+            axes.text(step, row, text, ha="center", va="center", fontsize=5.5, color=ink)
     bar = axes.figure.colorbar(image, ax=axes, fraction=0.02, pad=0.01, aspect=8)
     bar.ax.tick_params(labelsize=5.5, length=2)
-
-
-def computation_page(computation: Computation, about: Mapping[str, str], title: str) -> str:
-    """The computation as one HTML page without other files: a table of all numbers over the steps, shaded.
-
-    Args:
-        computation: the computation to show.
-        about: facts about the model, by name.
-        title: the title of the page.
-    """
-    rows = [_symbols("input" if computation.buffered else "read", computation.inputs)]
-    if any(computation.targets):
-        rows.append(_symbols("target", computation.targets))
-        rows.append(_symbols("answer", computation.outputs, computation.errors))
-    if computation.buffered:
-        rows.append(_symbols("step", computation.steps))
-    for name, panel in computation.panels.items():
-        if name == "input":
-            continue
-        low, high = panel.limits or (float(np.nanmin(panel.numbers)), float(np.nanmax(panel.numbers)))
-        for i, (label, numbers) in enumerate(zip(panel.labels, panel.numbers, strict=True)):
-            of_panel = f'<th rowspan="{len(panel.labels)}">{escape(panel.name)}</th>' if i == 0 else ""
-            cells = "".join(_cell(float(value), low, high, 0 if panel.whole else 2) for value in numbers)
-            rows.append(f"<tr>{of_panel}<th>{escape(label)}</th>{cells}</tr>")
-    said = "; ".join(f"{escape(key)}: {escape(value)}" for key, value in about.items())
-    wrong = " Wrong scored answers are red." if any(computation.targets) else ""
-    body = (
-        f"<h1>{escape(title)}</h1>\n<p>{said}</p>\n<p>Darker cells are greater numbers.{wrong}</p>\n"
-        f'<div class="wide"><table>{"".join(rows)}</table></div>'
-    )
-    return html_page(title, _STYLE, body)
-
-
-_STYLE = (
-    "body{font:15px/1.4 system-ui,sans-serif;margin:1.5em;color:#1a1a1a;background:#fff}"
-    ".wide{overflow-x:auto}table{border-collapse:collapse;font-size:12px}"
-    "th,td{padding:2px 4px;text-align:center;border:1px solid #e4e4e4}"
-    "th{font-weight:600;background:#f6f6f6}th:first-child{text-align:left}td{min-width:2em}"
-    ".wrong{background:#c62828;color:#fff}"
-)
-
-
-def _symbols(name: str, symbols: Sequence[str], wrong: Sequence[int] = ()) -> str:
-    cells = "".join(
-        f"<td{' class=wrong' if step in wrong else ''}>{escape(symbol)}</td>" for step, symbol in enumerate(symbols)
-    )
-    return f"<tr><th>{name}</th><th></th>{cells}</tr>"
-
-
-def _cell(value: float, low: float, high: float, decimals: int) -> str:
-    if not np.isfinite(value):
-        return "<td></td>"
-    share = 0.0 if high <= low else min(1.0, max(0.0, (value - low) / (high - low)))
-    ink = "#fff" if share > 0.55 else "#1a1a1a"
-    return f'<td style="background:rgb(0 114 178/{share:.2f});color:{ink}">{value:.{decimals}f}</td>'

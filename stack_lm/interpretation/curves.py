@@ -1,4 +1,4 @@
-"""Figures of several runs: learning curves, and F1 against the strengths' spread and against agreement."""
+"""Figures of several runs: learning curves, and F1 over other numbers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import StatisticsError, correlation
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..config_files import METRICS_FILE
 from ..errors import InputError
 from ..messages import shortened, similar_path
-from .figures import new_figure, with_plain_text
+from .figures import LINES, MARKERS, legend_below, new_figure, panel_grid, with_plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,9 +32,6 @@ _PANELS = {
 }
 # Training's losses, in nats, for the panels that show them too.
 _TRAINING = {"eval_perplexity": "train_nats_per_token", "eval_loss": "train_loss"}
-_MARKERS = "osD^vP*X"
-_LINES = ("-", "--", ":", "-.")
-_OPEN = {"markerfacecolor": "white"}
 
 
 def read_metrics(run: str | Path) -> list[dict[str, Any]]:
@@ -98,18 +94,17 @@ def plot_learning_curves(runs: Mapping[str, Records], title: str = "") -> Figure
     if not shown:
         raise InputError(f"no validation has been logged by {', '.join(runs)}")
     columns = 2 if len(shown) in (2, 4) else min(3, len(shown))
-    rows = -(-len(shown) // columns)
-    figure = new_figure(4.2 * columns, 3.2 * rows + 0.25 * -(-len(runs) // 3), title)
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=True).flat
-    for key, axes in zip(shown, grid, strict=False):
+    height = 3.2 * -(-len(shown) // columns) + 0.25 * -(-len(runs) // 3)
+    figure = new_figure(4.2 * columns, height, title)
+    for key, axes in zip(shown, panel_grid(figure, len(shown), columns, sharex=True), strict=True):
         for i, (name, records) in enumerate(runs.items()):
-            style = {"color": f"C{i % 10}", "linestyle": _LINES[i // 10 % len(_LINES)]}
+            style = {"color": f"C{i % 10}", "linestyle": LINES[i // 10 % len(LINES)]}
             if key in _TRAINING:
                 losses = [(r["step"], r[_TRAINING[key]]) for r in records if _TRAINING[key] in r]
                 training = [(x, _perplexity(y)) for x, y in losses] if key == "eval_perplexity" else losses
                 axes.plot(*_columns(training), linewidth=0.6, alpha=0.6, **style)
             points = [(record["step"], record[key]) for record in records if key in record]
-            axes.plot(*_columns(points), marker=_MARKERS[i % len(_MARKERS)], markersize=4, label=name, **style)
+            axes.plot(*_columns(points), marker=MARKERS[i % len(MARKERS)], markersize=4, label=name, **style)
         if key == "eval_perplexity":
             _logarithmic(axes, [r[key] for records in runs.values() for r in records if key in r])
         axes.set_xlabel("updates")
@@ -117,10 +112,7 @@ def plot_learning_curves(runs: Mapping[str, Records], title: str = "") -> Figure
         axes.tick_params(labelbottom=True)
         axes.set_ylabel(_PANELS[key])
         axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    for axes in list(grid):
-        axes.axis("off")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    legend_below(figure)
     return figure
 
 
@@ -143,110 +135,56 @@ def _logarithmic(axes: Axes, values: Sequence[float]) -> None:
     axes.yaxis.set_minor_locator(LogLocator(subs=()))
 
 
-class ParsedModel(NamedTuple):
-    """A model's F1 beside its strengths.
+class F1Panel(NamedTuple):
+    """F1 of models' trees over another number of the models.
 
     Attributes:
-        run: the training run; the points of one run are joined in order.
-        spread: standard deviation over words of the strength that gives the distances, in elements.
-        f1: in percent, by convention and decoder.
+        title: of the panel.
+        x_label: the label of the other number, with its unit.
+        y_label: the label of F1, in percent.
+        series: the other number and F1 of some models, by the name of the series.
+        is_path: whether the models of a series come in an order, such as checkpoints; they are joined, and the first
+            one is open.
+        baseline: F1 of right branching, drawn as a line.
     """
 
-    run: str
-    spread: float
-    f1: Mapping[tuple[str, str], float]
+    title: str
+    x_label: str
+    y_label: str
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+    is_path: bool = False
+    baseline: float | None = None
 
 
 @with_plain_text
-def plot_f1_by_spread(
-    models: Sequence[ParsedModel], baselines: Mapping[str, float], signal: str, title: str = ""
-) -> Figure:
-    """Draw F1 against the spread of strengths: a panel per convention, a colour per run, a marker per decoder.
-
-    The first point of a run with several points is open.
+def plot_f1(panels: Sequence[F1Panel], title: str = "") -> Figure:
+    """Draw the points of panels.
 
     Args:
-        models: at least one, all with the same conventions and decoders.
-        baselines: F1 of right branching by convention, drawn as lines.
-        signal: the strength, for the axis.
+        panels: at least one.
         title: the title of the figure.
 
     Raises:
         InputError: without matplotlib.
     """
-    conventions = list(dict.fromkeys(convention for convention, _ in models[0].f1))
-    decoders = list(dict.fromkeys(decoder for _, decoder in models[0].f1))
-    runs = list(dict.fromkeys(model.run for model in models))
-    columns = min(3, len(conventions))
-    rows = -(-len(conventions) // columns)
-    figure = new_figure(4.4 * columns, 3.4 * rows + 0.25 * -(-len(runs) // 3), title)
-    grid = figure.subplots(rows, columns, squeeze=False).flat
-    for convention, axes in zip(conventions, grid, strict=False):
-        for i, run in enumerate(runs):
-            own = [model for model in models if model.run == run]
-            for k, decoder in enumerate(decoders):
-                style: dict[str, Any] = {"color": f"C{i % 10}", "marker": _MARKERS[k % len(_MARKERS)], "markersize": 5}
-                points = [(model.spread, model.f1[convention, decoder]) for model in own]
-                label = run + (f", {decoder}" if len(decoders) > 1 else "")
-                axes.plot(*_columns(points), linestyle=_LINES[k % len(_LINES)], linewidth=0.8, label=label, **style)
-                if len(own) > 1:
-                    axes.plot(*points[0], linestyle="", **style | _OPEN)
-        if convention in baselines:
-            axes.axhline(baselines[convention], color="0.4", linewidth=1, linestyle=":", label="right branching")
-        axes.set_title(convention, fontsize=10)
-        axes.set_xlabel(f"sd of the {signal.replace('_', ' ')} (elements)")
+    columns = min(3, len(panels))
+    names = dict.fromkeys(name for panel in panels for name in panel.series)
+    height = 3.4 * -(-len(panels) // columns) + 0.25 * -(-len(names) // 3)
+    figure = new_figure(4.4 * columns, height, title)
+    for axes, panel in zip(panel_grid(figure, len(panels), columns), panels, strict=True):
+        for i, (name, (x, f1)) in enumerate(panel.series.items()):
+            style: dict[str, Any] = {"color": f"C{i % 10}", "marker": MARKERS[i % len(MARKERS)], "markersize": 5}
+            line = LINES[i // 10 % len(LINES)] if panel.is_path else ""
+            axes.plot(x, f1, linestyle=line, linewidth=0.8, label=name, **style)
+            if panel.is_path and len(x) > 1:
+                opened = style | {"markerfacecolor": "white", "linestyle": "", "label": "first model of a run"}
+                axes.plot(x[:1], f1[:1], **opened)
+        if panel.baseline is not None:
+            axes.axhline(panel.baseline, color="0.4", linewidth=1, linestyle=":", label="right branching")
+        axes.set_title(panel.title, fontsize=10)
+        axes.set_xlabel(panel.x_label)
+        axes.set_ylabel(panel.y_label)
         axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    for axes in list(grid):
-        axes.axis("off")
-    figure.axes[0].set_ylabel("F1 (%)")
-    if len(runs) < len(models):
-        style = {"color": "0.4", "marker": _MARKERS[0], "markersize": 5}
-        figure.axes[0].plot([], [], linestyle="", label="first model of a run", **style | _OPEN)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
-    return figure
-
-
-class Agreement(NamedTuple):
-    """The runs of an ensemble.
-
-    Attributes:
-        convention: the convention of F1.
-        names: of the runs, R of them.
-        agreement: mean F1 of each run's trees with those of the others, in percent [R].
-        f1: of each run against the gold trees, in percent [R].
-    """
-
-    convention: str
-    names: list[str]
-    agreement: list[float]
-    f1: list[float]
-
-    @property
-    def correlation(self) -> float | None:
-        """Pearson's correlation of agreement and F1; None if either is the same for all runs."""
-        try:
-            return correlation(self.agreement, self.f1)
-        except StatisticsError:
-            return None
-
-
-@with_plain_text
-def plot_agreement(ensembles: Sequence[Agreement], title: str = "") -> Figure:
-    """Draw the F1 of runs over their agreement, with a panel for each ensemble.
-
-    Args:
-        ensembles: one for each convention, or treebank.
-        title: the title of the figure.
-
-    Raises:
-        InputError: without matplotlib.
-    """
-    figure = new_figure(4.2 * len(ensembles), 3.6, title)
-    for axes, ensemble in zip(figure.subplots(1, len(ensembles), squeeze=False).flat, ensembles, strict=True):
-        axes.plot(ensemble.agreement, ensemble.f1, "o", markersize=5, **_OPEN)
-        axes.set_xlabel("F1 with the other runs (%)")
-        axes.set_ylabel(f"F1 with the gold trees, {ensemble.convention} (%)")
-        r = ensemble.correlation
-        axes.set_title(f"{len(ensemble.names)} runs" + (f", correlation {r:.2f}" if r is not None else ""), fontsize=10)
+    if len(names) > 1:
+        legend_below(figure)
     return figure

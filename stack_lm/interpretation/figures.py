@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -22,17 +22,20 @@ from ..trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
 
     from ..parsing.trees import ConstituencyTree
 
 FORMATS = (".png", ".pdf", ".svg")
 # Distinct in grey and for colour-blind readers (Okabe and Ito).
 COLORS = {"push_strength": "#0072B2", "pop_strength": "#D55E00", "read_strength": "#009E73"}
+# For several models, groups or rows, and lines that are distinct in grey as well.
+SERIES_COLORS = (*COLORS.values(), "#CC79A7", "#E69F00", "#56B4E9")
+LINES, MARKERS = ("-", "--", ":", "-."), "osD^v*P"
 NO_MATPLOTLIB = "figures need matplotlib: pip install 'stack-lm[plots]'"
+# Texts without formulas, since a word may have dollars; and what all figures share.
+_STYLE: Any = {"text.parse_math": False, "legend.frameon": False, "axes.spines.top": False, "axes.spines.right": False}
 _PER_ROW = 7
-_GROUP_COLORS = (*COLORS.values(), "#CC79A7")
-_LINES = ("-", "--", ":", "-.")  # distinct in grey as well
 _LETTER = 0.09  # width in inches, on average, at the usual size
 
 
@@ -45,25 +48,24 @@ def can_draw() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def check_figure_names(*paths: str | None, formats: Sequence[str] = FORMATS) -> None:
+def check_figure_names(*paths: str | None) -> None:
     """Check the names of figures before any work is done.
 
     Args:
         paths: the paths of the figures to write; None is no figure.
-        formats: the allowed endings of their names.
 
     Raises:
         InputError: for an ending that is not a figure format, or without matplotlib.
     """
     for path in filter(None, paths):
-        if Path(path).suffix.lower() not in formats:
-            raise InputError(f"a figure's name must end in one of {', '.join(formats)}; got {path!r}")
+        if Path(path).suffix.lower() not in FORMATS:
+            raise InputError(f"a figure's name must end in one of {', '.join(FORMATS)}; got {path!r}")
         if not can_draw():
             raise InputError(NO_MATPLOTLIB)
 
 
 def with_plain_text(draw: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Function decorator: print dollars in words and names literally, not as the start of a formula."""
+    """Function decorator: draw in the common style, and print dollars in words and names literally."""
 
     @functools.wraps(draw)
     def wrapped(*arguments: Arguments.args, **settings: Arguments.kwargs) -> Result:
@@ -71,7 +73,7 @@ def with_plain_text(draw: Callable[Arguments, Result]) -> Callable[Arguments, Re
             raise InputError(NO_MATPLOTLIB)
         from matplotlib import rc_context
 
-        with rc_context({"text.parse_math": False}):
+        with rc_context(_STYLE):
             return draw(*arguments, **settings)
 
     return wrapped
@@ -94,12 +96,41 @@ def new_figure(width: float, height: float, title: str) -> Figure:
     return figure
 
 
+def panel_grid(figure: Figure | SubFigure, count: int, columns: int, **settings: Any) -> list[Axes]:
+    """Divide a figure into panels, row by row; without the last ones of a row that is not full."""
+    panels: list[Axes] = list(figure.subplots(-(-count // columns), columns, squeeze=False, **settings).flat)
+    for empty in panels[count:]:
+        empty.set_visible(False)
+    return panels[:count]
+
+
+def legend_below(figure: Figure | SubFigure, columns: int = 3) -> None:
+    """Put one legend of all panels below them."""
+    pairs = [pair for axes in figure.axes for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
+    handles = {label: handle for handle, label in reversed(pairs)}
+    order = list(dict.fromkeys(label for _, label in pairs))
+    figure.legend([handles[label] for label in order], order, loc="outside lower center", ncols=columns)
+
+
 def draw_bars(axes: Axes, series: Mapping[str, np.ndarray], colors: Mapping[str, str]) -> None:
     """Draw bars of several series side by side, at 0, 1, 2, ...; colours and series have their labels as keys."""
-    width = 0.8 / len(series)
+    width = 0.8 / max(1, len(series))
     for i, (label, values) in enumerate(series.items()):
         places = np.arange(len(values)) + (i - (len(series) - 1) / 2) * width
         axes.bar(places, values, width, color=colors[label], label=label)
+
+
+def draw_strengths(axes: Axes, strengths: Mapping[str, np.ndarray]) -> None:
+    """Draw bars of strengths over words; a strength that is the same at every word is a line."""
+    others = cycle(SERIES_COLORS[len(COLORS) :])
+    colors = {name.replace("_", " "): COLORS.get(name) or next(others) for name in strengths}
+    by_label = {name.replace("_", " "): values for name, values in strengths.items()}
+    same = {name for name, values in by_label.items() if len(values) > 1 and np.nanmax(values) == np.nanmin(values)}
+    draw_bars(axes, {name: values for name, values in by_label.items() if name not in same}, colors)
+    for name in same:
+        value = float(np.nanmax(by_label[name]))
+        label = f"{name}: {value:.2f} at every word"
+        axes.axhline(value, color=colors[name], linestyle="--", linewidth=1.2, label=label)
 
 
 @with_plain_text
@@ -129,20 +160,12 @@ def plot_strengths(trace: Trace, tree: ConstituencyTree | None = None, title: st
         top, below = figure.subplots(1, 1), None
     else:
         top, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3.2, max(1.0, 0.3 * height)]})
-    same = [name for name in names if np.ptp(trace.signals[name]) == 0 and n > 1]
-    changing = [name for name in names if name not in same]
-    if changing:
-        colors = {name.replace("_", " "): color for name, color in COLORS.items()}
-        draw_bars(top, {name.replace("_", " "): trace.signals[name] for name in changing}, colors)
-    for name in same:
-        label = f"{name.replace('_', ' ')}: {trace.signals[name][0]:.2f} at every word"
-        top.axhline(trace.signals[name][0], color=COLORS[name], linestyle="--", linewidth=1.2, label=label)
-    top.spines[["top", "right"]].set_visible(False)
+    draw_strengths(top, {name: trace.signals[name] for name in names})
     top.set_ylabel("strength (elements)")
     top.set_xlim(-0.6, n - 0.4)
     entries = top.get_legend_handles_labels()[1]
     fits = sum(_LETTER * len(entry) + 0.6 for entry in entries) <= width - 1
-    top.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(names) if fits else 1, frameon=False)
+    top.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(names) if fits else 1)
     labels = list(map(drawable, trace.words))
     if "total_strength" in trace.signals:
         labels = [f"{w}\n{s:.2f}" for w, s in zip(labels, trace.signals["total_strength"], strict=True)]
@@ -191,26 +214,22 @@ def plot_distributions(trace: Trace, title: str = "") -> Figure:
     rows = -(-n // _PER_ROW)
     columns = -(-n // rows)
     figure = new_figure(1.35 * columns + 0.6, 1.75 * rows + 0.5, title)
-    grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
+    panels = panel_grid(figure, n, columns, sharey=True)
     short = {name: name.removesuffix("_strength") for name in names}
     colors = {short[name]: COLORS[name] for name in names}
     most = max(trace.distributions[_distribution(name)].shape[1] for name in names) - 1
-    for place, axes in enumerate(grid.flat):
-        if place >= n:
-            axes.axis("off")
-            continue
+    for place, axes in enumerate(panels):
         draw_bars(axes, {short[name]: trace.distributions[_distribution(name)][place] for name in names}, colors)
-        axes.spines[["top", "right"]].set_visible(False)
         axes.set_title(drawable(trace.words[place]), fontsize=10)
         axes.set_xlabel(", ".join(f"{trace.signals[name][place]:.2f}" for name in names), fontsize=8)
         axes.set_xlim(-0.6, most + 0.6)
         axes.set_ylim(0, 1)
         axes.set_xticks(range(most + 1))
         axes.tick_params(labelsize=8)
-    for row in grid:
-        row[0].set_ylabel("probability", fontsize=9)
+    for axes in panels[::columns]:
+        axes.set_ylabel("probability", fontsize=9)
     shown = ", ".join(short.values())
-    figure.legend(*grid.flat[0].get_legend_handles_labels(), loc="outside upper right", ncols=len(names), frameon=False)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper right", ncols=len(names))
     figure.supxlabel(f"elements; below, the expected values ({shown})", fontsize=9)
     return figure
 
@@ -240,18 +259,17 @@ def plot_groups(panels: Sequence[tuple[str, Mapping[str, np.ndarray]]], signal: 
         low, high = low - 0.5, high + 0.5
     bins = np.linspace(low, high, 61)
     lines = max(len(groups) for _, groups in panels)
-    for axes, (name, groups) in zip(figure.subplots(1, len(panels), squeeze=False).flat, panels, strict=True):
+    for axes, (name, groups) in zip(panel_grid(figure, len(panels), len(panels)), panels, strict=True):
         for i, (group, values) in enumerate(groups.items()):
             share = np.histogram(values, bins)[0] / len(values)
-            color = _GROUP_COLORS[i % len(_GROUP_COLORS)]
+            color = SERIES_COLORS[i % len(SERIES_COLORS)]
             label = f"{group} ({len(values):,}; mean {values.mean():.2f})"
             axes.stairs(100 * share, bins, fill=True, color=color, alpha=0.25)
-            axes.stairs(100 * share, bins, color=color, linestyle=_LINES[i % len(_LINES)], linewidth=1.5, label=label)
+            axes.stairs(100 * share, bins, color=color, linestyle=LINES[i % len(LINES)], linewidth=1.5, label=label)
         axes.set_title(name, fontsize=10, pad=6 + 13 * lines)
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8, borderaxespad=0.2)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=8, borderaxespad=0.2)
         axes.set_xlim(low, high)
         axes.set_ylim(0, 1.04 * axes.dataLim.ymax)
         axes.set_xlabel(f"{signal.replace('_', ' ')} (elements)")
-        axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylabel("words (%)")
     return figure

@@ -64,12 +64,11 @@ def plot_interventions(
         labels = [group if i == 0 else group.removeprefix("attractors ") for i, group in enumerate(groups)]
         _draw_bars(panels[1], dict(zip(labels, by_group.values(), strict=True)), _SHADES)
         panels[1].set_xlabel("change of agreement accuracy, percentage points")
-        panels[1].legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(groups))
+        panels[1].legend(fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(groups))
         panels[1].tick_params(axis="y", length=0)
         panels[1].spines["left"].set_visible(False)
     for axes in panels:
         axes.axvline(0, color="black", linewidth=0.8)
-        axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 

@@ -57,8 +57,8 @@ class Summary(NamedTuple):
     @classmethod
     def of(cls, values: np.ndarray) -> Summary:
         """Summarise at least one value."""
-        found = np.quantile(values, QUANTILES).tolist()
-        quantiles = {f"{100 * q:g}%": value for q, value in zip(QUANTILES, found, strict=True)}
+        at_quantiles = np.quantile(values, QUANTILES).tolist()
+        quantiles = {f"{100 * q:g}%": value for q, value in zip(QUANTILES, at_quantiles, strict=True)}
         return cls(len(values), float(values.mean()), float(values.std()), quantiles)
 
     def as_dict(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Occurrences:
     n_unknown: int
 
     @classmethod
-    def of_traces(
+    def from_traces(
         cls,
         traces: Sequence[Trace],
         signal: str,
@@ -105,10 +105,10 @@ class Occurrences:
         known = [~trace.unknown for trace in traces]
         rows = [
             (word, tag, frame, number)
-            for number, (trace, of_sentence) in enumerate(zip(traces, tags, strict=True))
+            for number, (trace, sentence_tags) in enumerate(zip(traces, tags, strict=True))
             for word, tag, frame, unknown in zip(
                 trace.words,
-                of_sentence,
+                sentence_tags,
                 [None] * len(trace.words) if frames is None else frames[number],
                 trace.unknown,
                 strict=True,
@@ -122,19 +122,19 @@ class Occurrences:
 
     def classes(self) -> dict[str, np.ndarray]:
         """Masks [N] of the words in each class by name, all words first; empty classes are left out."""
-        of_words = np.array([word_class(tag) or "" for tag in self.tags])
-        found = {name: of_words == name for name in CLASSES}
-        return {ALL_WORDS: np.ones(len(self.words), dtype=bool)} | {k: v for k, v in found.items() if v.any()}
+        word_classes = np.array([word_class(tag) or "" for tag in self.tags])
+        masks = {name: word_classes == name for name in CLASSES}
+        return {ALL_WORDS: np.ones(len(self.words), dtype=bool)} | {k: v for k, v in masks.items() if v.any()}
 
     def verbs(self, frame: str) -> np.ndarray:
         """Return the mask [N] of the verbs of a frame."""
-        return np.array([found == frame for found in self.frames], dtype=bool)
+        return np.array([word_frame == frame for word_frame in self.frames], dtype=bool)
 
     def listed_verbs(self, forms: Sequence[str]) -> np.ndarray:
         """Return the mask [N] of the verbs in a list, whatever their case."""
-        wanted = {form.lower() for form in forms}
+        listed = {form.lower() for form in forms}
         return np.array(
-            [w.lower() in wanted and word_class(t) == "verbs" for w, t in zip(self.words, self.tags, strict=True)],
+            [w.lower() in listed and word_class(t) == "verbs" for w, t in zip(self.words, self.tags, strict=True)],
             dtype=bool,
         )
 
@@ -151,8 +151,8 @@ class Occurrences:
             if frame is not None:
                 places.setdefault(self.tags[i], {}).setdefault(frame, []).append(i)
         return {
-            tag: {frame: Summary.of(self.values[of_tag[frame]]) for frame in VERB_FRAMES if frame in of_tag}
-            for tag, of_tag in sorted(places.items())
+            tag: {frame: Summary.of(self.values[by_frame[frame]]) for frame in VERB_FRAMES if frame in by_frame}
+            for tag, by_frame in sorted(places.items())
         }
 
     def by_verb(self, at_least: int) -> list[dict[str, Any]]:
@@ -165,12 +165,12 @@ class Occurrences:
         for i, frame in enumerate(self.frames):
             if frame is not None:
                 rows.setdefault(self.words[i].lower(), []).append(i)
-        found = []
+        table = []
         for verb, places in rows.items():
             if len(places) >= at_least:
                 share = 100 * float(np.mean([self.frames[i] == "transitive" for i in places]))
-                found.append({"verb": verb, "transitive": share} | Summary.of(self.values[places]).as_dict())
-        return sorted(found, key=lambda row: (-row["transitive"], row["verb"]))
+                table.append({"verb": verb, "transitive": share} | Summary.of(self.values[places]).as_dict())
+        return sorted(table, key=lambda row: (-row["transitive"], row["verb"]))
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..errors import InputError
 from ..markup import drawable
-from .figures import COLORS, draw_bars, new_figure, with_plain_text
+from .figures import draw_bars, draw_strengths, new_figure, with_plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,10 +66,10 @@ def plot_surprisal(words: Sequence[str], curves: Sequence[SurprisalCurve], unit:
     _draw_surprisal(panels[0], curves)
     panels[0].set_ylabel(f"surprisal ({unit})")
     for axes, curve in zip(panels[1:], with_memory, strict=True):
-        _draw_strengths(axes, curve.strengths)
+        draw_strengths(axes, curve.strengths)
+        _add_legend(axes)
         axes.set_ylabel("strength (elements)" if len(curves) == 1 else f"strength (elements)\n{curve.model}")
     for axes in panels:
-        axes.spines[["top", "right"]].set_visible(False)
         axes.set_xlim(-0.6, len(words) - 0.4)
         axes.tick_params(axis="x", length=0)
     # Under the surprisals, where readers look first.
@@ -98,21 +97,5 @@ def _draw_surprisal(axes: Axes, curves: Sequence[SurprisalCurve]) -> None:
         _add_legend(axes, handles=keys)
 
 
-def _draw_strengths(axes: Axes, strengths: Mapping[str, np.ndarray]) -> None:
-    """Draw bars of strengths, whose colours repeat if there are many; a constant strength is a line."""
-    same = {name: values for name, values in strengths.items() if np.nanmax(values) == np.nanmin(values)}
-    colors = dict(zip(strengths, cycle((*COLORS.values(), *_MODEL_COLORS)), strict=False))
-    colors |= {name: color for name, color in COLORS.items() if name in strengths}
-    changing = {name.replace("_", " "): values for name, values in strengths.items() if name not in same}
-    if changing:
-        draw_bars(axes, changing, {name.replace("_", " "): color for name, color in colors.items()})
-    for name, values in same.items():
-        label = f"{name.replace('_', ' ')}: {np.nanmax(values):.2f} at every word"
-        axes.axhline(np.nanmax(values), color=colors[name], linestyle="--", linewidth=1.2, label=label)
-    _add_legend(axes)
-
-
 def _add_legend(axes: Axes, **settings: Any) -> None:
-    axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, fontsize=8, borderaxespad=0.2, **settings
-    )
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8, borderaxespad=0.2, **settings)

@@ -33,8 +33,8 @@ def embedding_dropout(model: PreTrainedModel, rate: float, seed: int) -> Iterato
 
     def drop(_module: Any, _inputs: Any, embedded: Tensor) -> Tensor:
         # NumPy fills rows in order, so the first positions are the same in longer sequences.
-        kept = np.random.default_rng(seed).random(embedded.shape[-2:]) >= rate
-        return embedded * torch.as_tensor(kept / (1 - rate), dtype=embedded.dtype, device=embedded.device)
+        mask = np.random.default_rng(seed).random(embedded.shape[-2:]) >= rate
+        return embedded * torch.as_tensor(mask / (1 - rate), dtype=embedded.dtype, device=embedded.device)
 
     try:
         embeddings = model.get_input_embeddings()

@@ -133,12 +133,12 @@ class SentenceEncoder:
             for i, (text_ids, offsets) in enumerate(zip(encoded.input_ids, encoded.offset_mapping, strict=True)):
                 words = given[i]
                 if punctuation == "split":
-                    words, of_text = _split(block[i], offsets)
+                    words, text_word_of = _split(block[i], offsets)
                 else:
-                    of_text = words_of_tokens(block[i], offsets)
+                    text_word_of = words_of_tokens(block[i], offsets)
                 ids = self.begin + text_ids + self.end
                 word_of = np.full(len(ids), -1)
-                word_of[len(self.begin) : len(ids) - len(self.end)] = of_text
+                word_of[len(self.begin) : len(ids) - len(self.end)] = text_word_of
                 missing = sorted(set(range(len(words))) - set(word_of.tolist()))
                 if missing:
                     raise InputError(
@@ -157,10 +157,10 @@ def words_of_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) ->
 def _split(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> tuple[list[str], np.ndarray]:
     """The words and the punctuation split off them, and the one of these to which each token belongs."""
     parts, points = [], []
-    for word, of_word in zip(words, split_points(words, offsets), strict=True):
-        stops = [point - of_word[0] for point in of_word[1:]]
+    for word, word_points in zip(words, split_points(words, offsets), strict=True):
+        stops = [point - word_points[0] for point in word_points[1:]]
         parts += [word[start:stop] for start, stop in zip([0, *stops], [*stops, len(word)], strict=True)]
-        points += of_word
+        points += word_points
     return parts, np.searchsorted(points, _places(_starts(words), offsets), side="right") - 1
 
 
@@ -198,15 +198,15 @@ def strengths_of_words(
     (inside,) = np.nonzero(word_of >= 0)
     _, starts = np.unique(word_of[inside], return_index=True)
     first, last = inside[starts], last_tokens(word_of)
-    of_words = {}
+    word_actions = {}
     for name, values in actions.items():
         if name == "total_strength" or how == "last" or (how != "first" and values.ndim > 1):
-            of_words[name] = values[last]
+            word_actions[name] = values[last]
         elif how == "first":
-            of_words[name] = values[first]
+            word_actions[name] = values[first]
         else:
-            of_words[name] = (np.add if how == "sum" else np.maximum).reduceat(values[inside], starts)
-    return of_words
+            word_actions[name] = (np.add if how == "sum" else np.maximum).reduceat(values[inside], starts)
+    return word_actions
 
 
 def last_tokens(word_of: np.ndarray) -> np.ndarray:

@@ -104,9 +104,9 @@ class InterventionScorer(ModelScorer):
         sequences = [encoding.ids for encoding in self._encoder.encode(sentences, tags)]
         with self.untouched():
             for batch, ids in self._batches(sequences):
-                there = self._there(ids, [len(sequences[i]) for i in batch])
+                mask = self._token_mask(ids, [len(sequences[i]) for i in batch])
                 for name, values in self._record(ids).items():
-                    total = values[there].double().sum(0)
+                    total = values[mask].double().sum(0)
                     sums[name] = sums[name] + total if name in sums else total
                 if progress is not None:
                     progress(len(batch))
@@ -187,6 +187,6 @@ class InterventionScorer(ModelScorer):
         return torch.from_numpy(places).to(ids.device)
 
     @staticmethod
-    def _there(ids: Tensor, lengths: Sequence[int]) -> Tensor:
+    def _token_mask(ids: Tensor, lengths: Sequence[int]) -> Tensor:
         """The mask of tokens that are not padding [B, T]."""
         return torch.arange(ids.shape[1], device=ids.device) < torch.tensor(lengths, device=ids.device).unsqueeze(1)

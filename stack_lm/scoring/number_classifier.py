@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel, Pr
 from ..errors import InputError
 from ..hub.loading import load_pretrained
 from ..tokenization import added_tokens
-from .sentences import length_batches
+from .batches import length_batches
 
 LABELS = ("VBP", "VBZ")
 

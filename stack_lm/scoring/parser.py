@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -172,53 +173,34 @@ class Parser:
 
     @classmethod
     def from_pretrained(
-        cls,
-        path: str,
-        *,
-        signal: str | None = None,
-        decoder: str | None = None,
-        layer: int | None = None,
-        word_strength: WordStrength = "last",
-        device: str | None = None,
-        batch_tokens: int = 2048,
-        dropout_samples: int = 0,
-        dropout: float = DROPOUT,
-        ensemble: Sequence[str] = (),
+        cls, path: str, *, device: str | None = None, ensemble: Sequence[str] = (), **settings: Any
     ) -> Parser:
         """Load a model and its tokenizer from a directory or the hub.
 
         Args:
             path: as for `from_pretrained` of transformers' Auto classes.
-            signal: see the class.
-            decoder: see the class.
-            layer: see the class.
-            word_strength: see the class.
             device: such as "cpu" or "cuda:1"; None takes a GPU if there is one.
-            batch_tokens: see the class.
-            dropout_samples: see the class.
-            dropout: see the class.
             ensemble: paths of more models, which are loaded in the same way.
+            settings: the other arguments of the class, such as `signal` and `decoder`.
 
         Raises:
             InputError: if one cannot be loaded, and as the class.
         """
         if isinstance(ensemble, str):
             raise InputError(f"ensemble must be a list of models; got {ensemble!r}")
-        how: dict[str, Any] = {"signal": signal, "decoder": decoder, "layer": layer, "word_strength": word_strength}
-        how |= {"batch_tokens": batch_tokens, "dropout_samples": dropout_samples, "dropout": dropout}
-        others = [cls.from_pretrained(other, device=device, **how) for other in ensemble]
+        others = [cls.from_pretrained(other, device=device, **settings) for other in ensemble]
         parsers = {SpanParserConfig.model_type: AutoModel}
         model, tokenizer = load_pretrained(AutoModelForCausalLM, path, device, classes=parsers)
-        return cls(model, tokenizer, ensemble=others, **how)
+        return cls(model, tokenizer, ensemble=others, **settings)
 
     def __call__(self, sentences: Any, *, is_split_into_words: bool | None = None) -> Parse | list[Parse | None]:
         """Parse one sentence or several.
 
         Args:
-            sentences: a text, or a list of words; or several: a list of texts, or a list of lists of words. Texts are
-                split as by the model's tokenizer.
-            is_split_into_words: the meaning of a list of strings: True for the words of one sentence, False for several
-                texts. None takes it for texts if one of them contains white space, and otherwise for words.
+            sentences: a text; or several: a list of texts, or a list of lists of words. Texts are split as by the
+                model's tokenizer.
+            is_split_into_words: True takes a list of strings for the words of one sentence, not for several texts, as
+                in transformers' tokenizers. None is False, with a warning if each of the texts is a single word.
 
         Returns:
             The parse of one sentence; for several a list, with None for each without words, or without words that the
@@ -233,14 +215,17 @@ class Parser:
                 raise InputError(f"a sentence that is split into words is a list of them; got {sentences!r}")
             return self._parse_one(sentences)
         items = _items(sentences)
-        texts = sum(isinstance(item, str) for item in items)
-        if items and texts == len(items):
-            words = is_split_into_words
-            if words is None:
-                words = not any(character.isspace() for item in items for character in item)
-            return self._parse_one(items) if words else self.parse_batch(items)
-        if texts:
-            raise InputError(f"sentences are all texts, or all lists of words; {texts} of {len(items)} are texts")
+        texts = [item for item in items if isinstance(item, str)]
+        if texts and len(texts) < len(items):
+            raise InputError(f"sentences are all texts, or all lists of words; {len(texts)} of {len(items)} are texts")
+        if texts and is_split_into_words:
+            return self._parse_one(items)
+        if is_split_into_words is None and len(texts) > 1 and all(len(text.split()) == 1 for text in texts):
+            warnings.warn(
+                f"{len(texts)} sentences of one word each; pass is_split_into_words=True if they are the words of one "
+                "sentence, False if not",
+                stacklevel=2,
+            )
         return self.parse_batch(items)
 
     def parse_batch(
@@ -275,8 +260,8 @@ class Parser:
             # All vote: a few sentences cannot show that a run has failed.
             names = [str(parser.scorer.model.name_or_path) for parser in (self, *self.ensemble)]
             chosen = combine_runs(trees, names=names, outlier_share=0, pool_punctuation=True).trees
-            for i, tree, *own in zip(whole, chosen, *trees, strict=True):
-                voted[i] = Parse(tree, runs=tuple(own))
+            for i, tree, *votes in zip(whole, chosen, *trees, strict=True):
+                voted[i] = Parse(tree, runs=tuple(votes))
         return voted
 
     def _parse_alone(
@@ -284,10 +269,10 @@ class Parser:
     ) -> list[Parse | None]:
         """The parses of this model, ignoring the others."""
         words = [self.split(s) if isinstance(s, str) else _check_words(s, i + 1) for i, s in enumerate(sentences)]
-        there = [i for i, of_sentence in enumerate(words) if of_sentence]
+        nonempty = [i for i, sentence in enumerate(words) if sentence]
         parses: list[Parse | None] = [None] * len(words)
-        found = self.parse_words([words[i] for i in there], logprobs=logprobs, progress=progress)
-        for i, parse in zip(there, found, strict=True):
+        parsed = self.parse_words([words[i] for i in nonempty], logprobs=logprobs, progress=progress)
+        for i, parse in zip(nonempty, parsed, strict=True):
             if parse.unknown is not None and not parse.unknown.all():
                 parses[i] = parse
         return parses

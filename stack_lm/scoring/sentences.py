@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, Self, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from ..memory.viterbi import Tables, best_runs
 from ..messages import check_name
 from ..model_kinds import body_and_head, kind_of
 from ..trace import StackRun, Trace
+from .batches import Scored, Tail, common_prefix, finite, first_logprobs, length_batches, token_logprobs
 from .encoding import LONGEST, Encoding, SentenceEncoder, WordStrength, run_of_words, strengths_of_words
 from .memory_layers import MemoryLayers, has_runs
 from .punctuation import Punctuation
@@ -33,22 +34,6 @@ Progress = Callable[[int], None]
 # Logits that a separate head computes at a time, on a CPU and on a GPU; and the most that another model may make for a
 # sentence (4 GB). On a CPU, 8 MB stay in the cache, and score a third faster than 128 MB.
 _LOGITS, _LOGITS_ON_GPU, _MOST_LOGITS = 2**21, 2**25, 2**30
-
-
-class _Scored(NamedTuple):
-    """Tokens whose log-probabilities are summed, from `start` on."""
-
-    ids: list[int]
-    start: int
-
-
-class _Tail(NamedTuple):
-    """The rest of a sequence after a prefix: its group, its index there, its tokens, and `_Scored.start`."""
-
-    group: int
-    place: int
-    ids: list[int]
-    start: int
 
 
 class ModelScorer(MemoryLayers):
@@ -98,29 +83,19 @@ class ModelScorer(MemoryLayers):
         )
 
     @classmethod
-    def from_pretrained(
-        cls,
-        path: str,
-        *,
-        device: str | None = None,
-        batch_tokens: int = 2048,
-        layer: int | None = None,
-        word_strength: WordStrength = "last",
-    ) -> Self:
+    def from_pretrained(cls, path: str, *, device: str | None = None, **settings: Any) -> Self:
         """Load a model and its tokenizer from a directory or the hub.
 
         Args:
             path: as for `AutoModelForCausalLM.from_pretrained`.
             device: such as "cpu" or "cuda:1"; None takes a GPU if there is one.
-            batch_tokens: see the class.
-            layer: see the class.
-            word_strength: see the class.
+            settings: the other arguments of the class, such as `layer`.
 
         Raises:
             InputError: if it cannot be loaded, or has no such layer.
         """
         model, tokenizer = load_pretrained(AutoModelForCausalLM, path, device)
-        return cls(model, tokenizer, batch_tokens=batch_tokens, layer=layer, word_strength=word_strength)
+        return cls(model, tokenizer, **settings)
 
     @property
     def predicts_first_word(self) -> bool:
@@ -181,15 +156,17 @@ class ModelScorer(MemoryLayers):
         for batch, ids in self._batches([encoding.ids for encoding in encodings]):
             outputs = self._run(ids, logits=logprobs)
             actions = [
-                {name: _finite(values, name) for name, values in of_layer.items()}
-                for of_layer in self._actions(outputs)
+                {name: finite(values, name) for name, values in layer_actions.items()}
+                for layer_actions in self._actions(outputs)
             ]
             scores = self._next_token_logprobs(outputs, ids) if logprobs else None
             for row, i in enumerate(batch):
                 score = None if scores is None else scores[row]
-                of_row = [{name: values[row] for name, values in of_layer.items()} for of_layer in actions]
-                find_run = self._run_finder(of_row, encodings[i], numbers[i], fill)
-                traces[i] = self._align(encodings[i], score, of_row, find_run)
+                row_actions = [
+                    {name: values[row] for name, values in layer_actions.items()} for layer_actions in actions
+                ]
+                find_run = self._run_finder(row_actions, encodings[i], numbers[i], fill)
+                traces[i] = self._align(encodings[i], score, row_actions, find_run)
             if progress is not None:
                 progress(len(batch))
         return [trace for trace in traces if trace is not None]
@@ -203,10 +180,10 @@ class ModelScorer(MemoryLayers):
         memory: Any = self.memories[self._layer].memory
         end = int(np.flatnonzero(encoding.word_of >= 0)[-1]) + 1
         # A copy, so that the rest of the batch is not kept.
-        own = {name: values[None, :end].copy() for name, values in actions[self._layer].items()}
+        sentence_actions = {name: values[None, :end].copy() for name, values in actions[self._layer].items()}
 
         def find() -> StackRun:
-            (run,) = best_runs(memory, own, names=[f"sentence {number}"], fill=fill)
+            (run,) = best_runs(memory, sentence_actions, names=[f"sentence {number}"], fill=fill)
             return run_of_words(run, encoding.word_of)
 
         return find
@@ -238,10 +215,10 @@ class ModelScorer(MemoryLayers):
                     f"the contents of memory={name!r} cannot be shown: it does not keep one strength for each step"
                 )
             if word >= 0:
-                of_words = np.bincount(
+                by_word = np.bincount(
                     encoding.word_of[:step] + 1, weights=strengths[0].double().cpu(), minlength=len(words) + 1
                 )
-                contents[word] = of_words  # of several tokens, the last is kept
+                contents[word] = by_word  # of several tokens, the last is kept
         return contents
 
     def _replay(self, ids: Sequence[int]) -> Iterator[Any]:
@@ -253,8 +230,8 @@ class ModelScorer(MemoryLayers):
         layer = self.memories[self.layer]
         memory, state = layer.memory, layer.empty(1).memory
         for step in range(len(ids)):
-            of_step = {field.name: actions[field.name][:, step] for field in memory.actions}
-            state, _ = memory.update(state, memory.action_type(**of_step))
+            step_actions = {field.name: actions[field.name][:, step] for field in memory.actions}
+            state, _ = memory.update(state, memory.action_type(**step_actions))
             yield state
 
     def _record(self, ids: Tensor) -> dict[str, Tensor]:
@@ -281,7 +258,7 @@ class ModelScorer(MemoryLayers):
             for _ in some:
                 ids = next(encoded)
                 # Subwords may be split differently before another word, so the common tokens count as the prefix.
-                group.append(_Scored(self._encoder.begin + ids, len(self._encoder.begin) + _common([head, ids])))
+                group.append(Scored(self._encoder.begin + ids, len(self._encoder.begin) + common_prefix([head, ids])))
             groups.append(group)
         return self._sums(groups)
 
@@ -294,10 +271,10 @@ class ModelScorer(MemoryLayers):
         begin, end = self._encoder.begin, self._encoder.own_end
         encoded = iter(self._encoder.encode_texts([words for group in groups for words in group]))
         start = len(begin) or 1
-        return self._sums([[_Scored(begin + next(encoded) + end, start) for _ in group] for group in groups])
+        return self._sums([[Scored(begin + next(encoded) + end, start) for _ in group] for group in groups])
 
     @torch.inference_mode()
-    def _sums(self, groups: Sequence[Sequence[_Scored]]) -> list[np.ndarray]:
+    def _sums(self, groups: Sequence[Sequence[Scored]]) -> list[np.ndarray]:
         """For each group of sequences the sums of log-probabilities, in nats; NaN where nothing comes before.
 
         Each distinct common prefix of a group runs through the model once, for all groups that have it; the rest of
@@ -305,14 +282,14 @@ class ModelScorer(MemoryLayers):
         """
         self._check_length(max((len(scored.ids) - 1 for group in groups for scored in group), default=0), "a sentence")
         results = [np.full(len(group), np.nan) for group in groups]
-        tails: dict[tuple[int, ...], list[_Tail]] = {}
+        tails: dict[tuple[int, ...], list[Tail]] = {}
         for g, group in enumerate(groups):
-            wanted = [(place, scored) for place, scored in enumerate(group) if 0 < scored.start < len(scored.ids)]
+            scorable = [(place, scored) for place, scored in enumerate(group) if 0 < scored.start < len(scored.ids)]
             # The last token is predicted but never read.
-            shared = _common([scored.ids[:-1] for _, scored in wanted]) if self._continues else 0
-            for place, (tokens, start) in wanted:
+            shared = common_prefix([scored.ids[:-1] for _, scored in scorable]) if self._continues else 0
+            for place, (tokens, start) in scorable:
                 n = shared or len(tokens) - 1
-                tails.setdefault(tuple(tokens[:n]), []).append(_Tail(g, place, tokens[n:], start))
+                tails.setdefault(tuple(tokens[:n]), []).append(Tail(g, place, tokens[n:], start))
         last_only: list[tuple[int, ...]] = []
         by_length: dict[int, list[tuple[int, ...]]] = {}
         for prefix, some in tails.items():
@@ -323,22 +300,22 @@ class ModelScorer(MemoryLayers):
         for batch, ids in self._batches(last_only):
             lengths = torch.tensor([len(last_only[i]) for i in batch], device=ids.device)
             logits = self._run(ids, last=lengths).float()
-            of_row = [(row, tail) for row, i in enumerate(batch) for tail in tails[last_only[i]]]
-            for (_, tail), score in zip(of_row, _first_logprobs(logits, of_row), strict=True):
+            tail_rows = [(row, tail) for row, i in enumerate(batch) for tail in tails[last_only[i]]]
+            for (_, tail), score in zip(tail_rows, first_logprobs(logits, tail_rows), strict=True):
                 results[tail.group][tail.place] = score
         # A state is that after the last token, padding included, so only prefixes of one length share a batch.
         for prefixes in by_length.values():
             for batch, ids in self._batches(prefixes):
-                of_row = [(row, tail) for row, i in enumerate(batch) for tail in tails[prefixes[i]]]
-                for (_, tail), score in zip(of_row, self._continue(ids, of_row), strict=True):
+                tail_rows = [(row, tail) for row, i in enumerate(batch) for tail in tails[prefixes[i]]]
+                for (_, tail), score in zip(tail_rows, self._continue(ids, tail_rows), strict=True):
                     results[tail.group][tail.place] = score
         return results
 
-    def _continue(self, prefixes: Tensor, tails: Sequence[tuple[int, _Tail]]) -> np.ndarray:
+    def _continue(self, prefixes: Tensor, tails: Sequence[tuple[int, Tail]]) -> np.ndarray:
         """Sums of log-probabilities of prefixes [B, T] and their tails, each with its row in the prefixes."""
         outputs = self._body(prefixes, use_cache=self._continues)
         inside = self._next_token_logprobs(outputs, prefixes)
-        sums = _first_logprobs(self._logits(outputs, slice(-1, None))[:, 0].float(), tails)
+        sums = first_logprobs(self._logits(outputs, slice(-1, None))[:, 0].float(), tails)
         n = prefixes.shape[1]
         for i, (row, tail) in enumerate(tails):
             # If a group's sequences diverge before `start`, the first tokens of a tail are given.
@@ -349,7 +326,7 @@ class ModelScorer(MemoryLayers):
             state = state.clone() if isinstance(state, MemoryCache) else copy.deepcopy(state)
             state.reorder_cache(torch.tensor([tails[longer[i]][0] for i in batch], device=ids.device))
             logits = self.model(ids[:, :-1], use_cache=True, **{CACHE_NAME: state}).logits
-            scores = _token_logprobs(logits, ids[:, 1:])
+            scores = token_logprobs(logits, ids[:, 1:])
             for row, i in enumerate(batch):
                 tail = tails[longer[i]][1]
                 skip = max(0, tail.start - n - 1)
@@ -396,7 +373,7 @@ class ModelScorer(MemoryLayers):
         size = max(1, at_once // (n_rows * self.model.config.get_text_config().vocab_size))
         for start in range(0, n - 1, size):
             stop = min(start + size, n - 1)
-            scores[:, start + 1 : stop + 1] = _token_logprobs(
+            scores[:, start + 1 : stop + 1] = token_logprobs(
                 self._logits(outputs, slice(start, stop)), ids[:, start + 1 : stop + 1]
             )
         return scores
@@ -448,57 +425,7 @@ class ModelScorer(MemoryLayers):
         unknown = np.zeros(n, dtype=bool)
         if self.tokenizer.unk_token_id is not None:
             unknown[word_of[inside & (ids == self.tokenizer.unk_token_id)]] = True
-        of_words = tuple(strengths_of_words(of_layer, word_of, self.word_strength) for of_layer in actions)
-        return Trace(tuple(encoding.words), logprobs, n_tokens, unknown, end, of_words, self._layer, find_run)
-
-
-def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Indices of sequences in batches of similar length, the shortest first.
-
-    Args:
-        lengths: the lengths of the sequences.
-        batch_tokens: maximum number of tokens in a batch, padding included; a longer sequence is its own batch.
-    """
-    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
-    start = 0
-    while start < len(order):
-        stop = start + 1
-        while stop < len(order) and lengths[order[stop]] * (stop + 1 - start) <= batch_tokens:
-            stop += 1
-        yield order[start:stop]
-        start = stop
-
-
-def _common(sequences: Sequence[list[int]]) -> int:
-    """Count the tokens of the sequences' common prefix."""
-    if not sequences:
-        return 0
-    # All sequences between the least and the greatest share their common prefix.
-    low, high = min(sequences), max(sequences)
-    return next((k for k, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
-
-
-def _finite(values: Tensor, what: str) -> np.ndarray:
-    """A model's numbers as an array.
-
-    Raises:
-        InputError: if one is NaN or +inf; an impossible token's log-probability is -inf.
-    """
-    array = values.double().cpu().numpy()
-    if not (array < np.inf).all():
-        raise InputError(f"the {what.replace('_', ' ')} of the model is not finite: its weights are broken")
-    return array
-
-
-def _token_logprobs(logits: Tensor, tokens: Tensor) -> np.ndarray:
-    """Log-probabilities of tokens [B, T] under the logits that predict them [B, T, V], in nats."""
-    logits = logits.float()
-    chosen = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
-    return _finite(chosen - logits.logsumexp(-1), "log-probability")
-
-
-def _first_logprobs(logits: Tensor, tails: Sequence[tuple[int, _Tail]]) -> np.ndarray:
-    """Log-probability of each tail's first token, given its row in the logits [B, V]; in nats."""
-    rows = torch.tensor([row for row, _ in tails], device=logits.device)
-    tokens = torch.tensor([tail.ids[0] for _, tail in tails], device=logits.device)
-    return _finite(logits[rows, tokens] - logits.logsumexp(-1)[rows], "log-probability")
+        word_actions = tuple(
+            strengths_of_words(layer_actions, word_of, self.word_strength) for layer_actions in actions
+        )
+        return Trace(tuple(encoding.words), logprobs, n_tokens, unknown, end, word_actions, self._layer, find_run)

@@ -13,8 +13,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..errors import InputError
 from ..parsing.ensemble import LONGEST, are_words, elect_tree
 from ..parsing.trees import ConstituencyTree, escape_words
+from .batches import length_batches
 from .encoding import Encoding, SentenceEncoder, last_tokens
-from .sentences import length_batches
 
 
 class SpanScorer:
@@ -75,16 +75,16 @@ class SpanScorer:
     def _probabilities(
         self, encoded: Sequence[tuple[list[int], list[int]]], progress: Callable[[int], None] | None
     ) -> list[np.ndarray]:
-        found: list[np.ndarray] = [np.zeros(0)] * len(encoded)
+        probabilities: list[np.ndarray] = [np.zeros(0)] * len(encoded)
         for batch in length_batches([len(ids) for ids, _ in encoded], self.batch_tokens):
             inputs = collate_spans([encoded[i] for i in batch], self.model.device)
             spans = torch.sigmoid(self.model(**inputs).logits.float()).cpu().numpy()
             for row, i in enumerate(batch):
                 n = len(encoded[i][1])
-                found[i] = np.triu(spans[row, :n, :n], k=1)
+                probabilities[i] = np.triu(spans[row, :n, :n], k=1)
             if progress is not None:
                 progress(len(batch))
-        return found
+        return probabilities
 
     def parse(
         self, sentences: Sequence[Sequence[str]], *, progress: Callable[[int], None] | None = None
@@ -97,10 +97,10 @@ class SpanScorer:
             For each sentence its tree, and whether each word has the unknown token among its own [n], bool.
         """
         encoded = list(self.encode(sentences))
-        found = self._probabilities(encoded, progress)
+        probabilities = self._probabilities(encoded, progress)
         return [
             (tree_of_spans(words, spans), self._unknown(*ids_and_fences))
-            for words, spans, ids_and_fences in zip(sentences, found, encoded, strict=True)
+            for words, spans, ids_and_fences in zip(sentences, probabilities, encoded, strict=True)
         ]
 
     def _unknown(self, ids: Sequence[int], fences: Sequence[int]) -> np.ndarray:
@@ -120,14 +120,14 @@ def tree_of_spans(words: Sequence[str], spans: np.ndarray) -> ConstituencyTree:
     places = np.triu_indices(len(words) + 1, k=2)
     values = spans[places].astype(float)
     before = np.cumsum([0, *are_words(words)])
-    of_words = np.zeros((before[-1] + 1,) * 2)
-    np.add.at(of_words, tuple(before[of] for of in places), values)
-    pooled = np.nonzero(of_words)
-    return elect_tree(words, _votes(places, values), _votes(pooled, np.minimum(of_words[pooled], 1)))
+    word_values = np.zeros((before[-1] + 1,) * 2)
+    np.add.at(word_values, tuple(before[axis] for axis in places), values)
+    pooled = np.nonzero(word_values)
+    return elect_tree(words, _votes(places, values), _votes(pooled, np.minimum(word_values[pooled], 1)))
 
 
 def _votes(places: tuple[np.ndarray, ...], values: np.ndarray) -> dict[tuple[int, int], float]:
-    starts, stops = (of.tolist() for of in places)
+    starts, stops = (axis.tolist() for axis in places)
     return dict(zip(zip(starts, stops, strict=True), values.tolist(), strict=True))
 
 

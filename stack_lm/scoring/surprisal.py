@@ -93,18 +93,27 @@ def surprisal(
     if end and not scorer.end_tokens:
         raise InputError("end: the model has no token that ends sentences, so their end has no surprisal")
     blocks = list(_scored(scorer, [text.split() for text in texts], punctuation, end, progress))
-    table = pd.DataFrame({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]})
-    table["word"] = table["word"].astype(pd.StringDtype(na_value=np.nan))  # lengths of words are int64
-    table["surprisal"] /= NATS[str(base)]
+    table = _join_blocks(blocks, base, frequencies)
     if punctuation == "attach":
         del table["punctuation"]
-    if frequencies is not None:
-        place = table.columns.get_loc("surprisal") + 1
-        table.insert(place, "log_frequency", log_frequencies(table["word"], frequencies, base))
     if fields is None:
         return table
     repeated = fields.iloc[table["sentence"].to_numpy() - 1].reset_index(drop=True)
     return pd.concat([repeated, table], axis=1)
+
+
+def _join_blocks(
+    blocks: Sequence[Mapping[str, np.ndarray]], base: int | str, frequencies: Mapping[str, float] | None
+) -> pd.DataFrame:
+    import pandas as pd
+
+    table = pd.DataFrame({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]})
+    table["word"] = table["word"].astype(pd.StringDtype(na_value=np.nan))  # lengths of words are int64
+    table["surprisal"] /= NATS[str(base)]
+    if frequencies is not None:
+        place = table.columns.get_loc("surprisal") + 1
+        table.insert(place, "log_frequency", log_frequencies(table["word"], frequencies, base))
+    return table
 
 
 def log_frequencies(words: Iterable[str], counts: Mapping[str, float], base: int | str = 2) -> np.ndarray:
@@ -125,8 +134,8 @@ def log_frequencies(words: Iterable[str], counts: Mapping[str, float], base: int
         count = shares.get(folded) or shares.get(folded[inner(folded)])
         return (math.log(count) - log_total) / NATS[str(base)] if count else math.nan
 
-    found: dict[str, float] = {}
-    return np.array([found[word] if word in found else found.setdefault(word, look_up(word)) for word in words], float)
+    known: dict[str, float] = {}
+    return np.array([known[word] if word in known else known.setdefault(word, look_up(word)) for word in words], float)
 
 
 def name_clashes(names: Iterable[Hashable]) -> dict[Hashable, str]:
@@ -229,7 +238,8 @@ def _with_end(trace: Trace, end: str, n_tokens: int) -> Trace:
         np.append(trace.n_tokens, n_tokens),
         np.append(trace.unknown, False),
         actions=tuple(
-            {name: np.append(of_layer[name], np.nan) for name in strengths_in(of_layer)} for of_layer in trace.actions
+            {name: np.append(layer_actions[name], np.nan) for name in strengths_in(layer_actions)}
+            for layer_actions in trace.actions
         ),
     )
 
@@ -251,8 +261,8 @@ def _rows(traces: Sequence[Trace], sentences: Sequence[Sequence[str]], numbers: 
         "surprisal": join((0.0 - trace.logprobs for trace in traces), np.float64),
     }
     layers = traces[0].actions if traces else ()
-    for i, of_layer in enumerate(layers):
-        for name in strengths_in(of_layer):
+    for i, layer_actions in enumerate(layers):
+        for name in strengths_in(layer_actions):
             column = name if len(layers) == 1 else f"{name}_{i}"
             columns[column] = join((trace.actions[i][name] for trace in traces), np.float64)
     return columns

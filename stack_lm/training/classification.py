@@ -21,8 +21,8 @@ from ..eval import evaluate_agreement, read_agreement
 from ..eval.classification import ClassificationResult, score_labels
 from ..labels import IGNORED
 from ..model_kinds import choose_class
+from ..scoring.batches import length_batches
 from ..scoring.number_classifier import LABELS, NumberClassifier, encode_for_classifier
-from ..scoring.sentences import length_batches
 from .batches import Batches, Collated, SentenceBatches, collate
 from .compact import TokenArray
 from .config import ClassificationConfig

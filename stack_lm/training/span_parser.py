@@ -18,7 +18,7 @@ from ..model_kinds import TREES, choose_class
 from ..modeling_span_parser import spans_that_count
 from ..parsing.ensemble import mutual_f1
 from ..parsing.trees import ConstituencyTree
-from ..scoring.sentences import length_batches
+from ..scoring.batches import length_batches
 from ..scoring.spans import SpanScorer, collate_spans, tree_of_spans
 from .batches import Batches, Collated, SentenceBatches
 from .compact import TokenArray

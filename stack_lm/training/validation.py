@@ -17,7 +17,7 @@ from ..labels import IGNORED
 from ..layers import actions_by_layer, memories
 from ..loss import linear_cross_entropy
 from ..model_kinds import body_and_head
-from ..scoring.sentences import length_batches
+from ..scoring.batches import length_batches
 from ..tokenization import Frame
 from .batches import collate
 from .carried import CarriedState

@@ -40,7 +40,7 @@ def test_what_is_shown(app, parser):
     assert [row[0] for row in rows] == words
     (trace,) = parser.scorer.trace([words])
     np.testing.assert_allclose([row[1] for row in rows], trace.signals["push_strength"], atol=6e-4)
-    assert frame.startswith('<iframe title="The stack" sandbox="allow-scripts" ')
+    assert frame.startswith('<iframe title="The stack" sandbox="" ')
     page = unescape(frame.partition('srcdoc="')[2])
     assert "<h1>The boy near the house is kind .</h1>" in page
     assert "model: small; tree: push strength" in page

@@ -118,7 +118,7 @@ def test_no_output_is_also_an_input(capsys, model, treebank, tmp_path):
 
 def test_an_ending_that_promises_something_else(capsys, model, treebank, tmp_path):
     f1 = ("parse-f1", model, "--treebank", treebank, "--convention", "prpn")
-    trees = "must end in one of .mrg, .tree, .ptb, .txt, no ending, .jsonl, .tex, .svg, .pdf, .html, .htm; got"
+    trees = "must end in one of .mrg, .tree, .ptb, .txt, no ending, .jsonl, .tex, .svg, .html, .htm; got"
     for command, message in [
         (("parse", model, "the dog", "--output", tmp_path / "t.png"), f"--output {trees}"),
         ((*f1, "--trees", tmp_path / "t.png"), f"--trees {trees}"),

@@ -110,16 +110,10 @@ ODD = "the \U0001f468\u200d\U0001f469 \u202e\u05e9\u05dc\u202c \u200b \u0301 e\u
 def test_words_that_nobody_sees(capsys, folder, model):
     write(folder / "odd.txt", ODD)
     words = ODD.splitlines()[0].split()
-    for ending in ("html", "svg", "tex", "pdf"):
+    for ending in ("html", "svg", "tex"):
         assert run(capsys, "parse", model, "--data", "odd.txt", "--output", f"t.{ending}")[0] == 0
     rows = run_json(capsys, "surprisal", model, "--data", "odd.txt", "--figure", "f.pdf")["rows"]
     assert [row["word"] for row in rows if row["sentence"] == 1] == words
-
-
-def test_a_pdf_of_a_tree_that_no_page_holds(capsys, folder, model):
-    write(folder / "long.txt", "the dog " * 1001)
-    message = refused(capsys, folder, "parse", model, "--data", "long.txt", "--output", "t.pdf")
-    assert "a PDF shows trees of at most 2,000 words; number 1 has 2,002" in message
 
 
 # --- training

@@ -216,21 +216,14 @@ def test_the_run_of_a_nondeterministic_stack(capsys, tmp_path, size):
     assert png_size(figure)[1] > 300
 
 
-@pytest.mark.parametrize("ending", ["png", "svg"])
-def test_plots_of_one_string(capsys, tmp_path, ending):
+def test_a_plot_of_one_string(capsys, tmp_path):
     saved(tmp_path / "m", "test/per_step", **STACK)
-    output = tmp_path / f"figure.{ending}"
+    output = tmp_path / "figure.svg"
     told = run_json(capsys, "plot", "computation", tmp_path / "m", "--input", "a b b a", "--output", output)
     assert told["input"] == "a b b a"
     assert len(told["outputs"]) == 4
-    if ending == "png":
-        width, height = png_size(output)
-        assert width > 500
-        assert height > 500
-    else:
-        text = output.read_text()
-        for said in ("pop strength (elements)", "push strength (elements)", "symbol that is read at each step"):
-            assert f"<!-- {said} -->" in text
+    for label in ("pop strength (elements)", "push strength (elements)", "symbol that is read at each step"):
+        assert f"<!-- {label} -->" in output.read_text()
 
 
 def test_a_plot_of_a_memory(capsys, tmp_path):
@@ -300,30 +293,23 @@ def test_a_plot_of_training(capsys, tmp_path, small_run):
             "--score goes with convergence, lengths or results, not with computation",
         ),
         (["results", "RUNS", "--score", "accuracy.mean"], "--score is the name of a score, such as accuracy; got 'acc"),
-        (["lengths", "RUNS", "--seed", "1"], "--seed goes with computation or memory, not with lengths"),
         (["memory", "M", "--input", "a", "--length", "3"], "--length is for a random string, and --input names one"),
-        (["lengths", "RUNS", "--input", "a"], "--input goes with computation or memory, not with lengths"),
         (["computation", "RUNS"], "has no model of a task: there is no task.json"),
         (["lengths", "M"], "has no results: there is no table.yaml"),
         (["lengths", "RUNS", "--score", "coarse"], "have no score 'coarse'; they have accuracy"),
         (["convergence", "RUNS", "--score", "coarse"], "have no 'coarse' of validation strings; --score loss has them"),
         (["lengths", "RUNS", "--rows", "tape"], "no row matches 'tape'; the rows are echo, yes; echo, no"),
-        (["lengths", "RUNS", "--rows", "("], "--rows must be a regular expression; got '('"),
         (["memory", "M", "--input", ""], "a figure of test/per_step needs a string of at least one symbol"),
         (["computation", "M", "--input", "a " * 121], "a figure shows at most 120 steps; there are 121"),
         (["lengths", "RUNS", "M"], "a figure of lengths has one DIR; got 2"),
-        (["training", "RUNS"], "is not a training run: it has no metrics.jsonl"),
-        (["lengths", "RUNS", "--output", "x.gif"], "must end in one of .png, .pdf, .svg; got 'x.gif'"),
     ],
 )
 def test_bad_input(capsys, tmp_path, trials, arguments, message):
     saved(tmp_path / "m", "test/per_step", **STACK)
     places = {"M": tmp_path / "m", "RUNS": trials}
-    given = [places.get(argument, argument) for argument in arguments]
     output = tmp_path / "figure.png"
-    if "--output" not in given:
-        given += ["--output", output]
-    status, out, err = run(capsys, "plot", *given)
+    given = [places.get(argument, argument) for argument in arguments]
+    status, out, err = run(capsys, "plot", *given, "--output", output)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert message in err
     assert not output.exists()

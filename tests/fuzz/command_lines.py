@@ -67,7 +67,6 @@ def _parsing() -> Iterator[Command]:
     yield _of(f"{f1} --parameters {{}}/collins.prm", "collins.prm")
     yield _of(f"{f1} {{}}/distances.jsonl --compare --ensemble --prior right-branching", "gold.mrg", "trees.mrg")
     yield _of(f"{f1} --keep-going --items {{}}/out/i.tsv --trees {{}}/out/t.svg --only 1-4,7", "gold.mrg", "trees.mrg")
-    yield _of(f"{f1} --trees {{}}/out/t.pdf", "gold.mrg", "trees.mrg")
     yield _of("parse-f1 --convention htut --treebank chunks:{}/chunks.txt {}/model --json", "chunks.txt")
     yield _of("parse-f1 --convention prpn --treebank {}/gold.mrg {}/model --baselines --json", "gold.mrg", *MODEL)
 

@@ -6,7 +6,7 @@ import pytest
 from conftest import run, run_json
 
 from stack_lm.errors import InputError
-from stack_lm.interpretation.curves import ParsedModel, plot_f1_by_spread, plot_learning_curves, read_metrics
+from stack_lm.interpretation.curves import F1Panel, plot_f1, plot_learning_curves, read_metrics
 
 pytest.importorskip("matplotlib")
 
@@ -30,7 +30,7 @@ def test_learning_curves(tmp_path):
         "validation perplexity (thin: training)", "push strength, mean (elements)", "push strength, sd (elements)",
         "read from below the top (share)",
     ]  # fmt: skip
-    assert {axes.get_xlabel() for axes in figure.axes if axes.axison} == {"updates"}
+    assert {axes.get_xlabel() for axes in figure.axes} == {"updates"}
     perplexity, push = figure.axes[:2]
     lines = {line.get_label(): line for line in perplexity.lines}
     assert lines["u1"].get_xydata().tolist() == [[10, 390], [20, 380], [30, 370]]
@@ -78,24 +78,21 @@ def test_metrics_are_read(tmp_path):
         read_metrics(tmp_path / "none")
 
 
-def test_f1_by_spread(tmp_path):
-    models = [
-        ParsedModel(run, spread, {(c, d): 30 + spread for c in ("prpn", "merrill") for d in ("algorithm1", "gap")})
-        for run, spread in (("a", 0.1), ("a", 0.3), ("b", 0.2))
-    ]
-    figure = plot_f1_by_spread(models, {"prpn": 39.9}, "push_strength")
+def test_f1(tmp_path):
+    series = {"a": ([0.1, 0.3], [30.1, 30.3]), "b": ([0.2], [30.2])}
+    panels = [F1Panel(name, "sd", "F1 (%)", series, True, line) for name, line in (("prpn", 39.9), ("merrill", None))]
+    figure = plot_f1(panels)
     figure.savefig(tmp_path / "f.png")
-    prpn, merrill = figure.axes[:2]
-    assert (prpn.get_title(), merrill.get_title()) == ("prpn", "merrill")
-    assert prpn.get_xlabel() == "sd of the push strength (elements)"
-    assert prpn.get_ylabel() == "F1 (%)"
+    prpn, merrill = figure.axes
+    assert [axes.get_title() for axes in (prpn, merrill)] == ["prpn", "merrill"]
+    assert (prpn.get_xlabel(), prpn.get_ylabel()) == ("sd", "F1 (%)")
     assert prpn.lines[0].get_xydata().tolist() == [[0.1, 30.1], [0.3, 30.3]]
-    # Four lines and two open marks in both; in the first also right branching, and an open mark for the legend.
-    assert (len(prpn.lines), len(merrill.lines)) == (8, 6)
+    # Two lines and an open mark in both; in the first also right branching.
+    assert (len(prpn.lines), len(merrill.lines)) == (4, 3)
     names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert names == ["a, algorithm1", "a, gap", "b, algorithm1", "b, gap", "right branching", "first model of a run"]
-    opened = [line for line in prpn.lines if line.get_markerfacecolor() == "white" and len(line.get_xdata())]
-    assert [line.get_xydata().tolist() for line in opened] == [[[0.1, 30.1]], [[0.1, 30.1]]]
+    assert names == ["a", "first model of a run", "b", "right branching"]
+    (opened,) = (line for line in prpn.lines if line.get_markerfacecolor() == "white")
+    assert opened.get_xydata().tolist() == [[0.1, 30.1]]
 
 
 def test_agreement_of_runs(capsys, tmp_path):

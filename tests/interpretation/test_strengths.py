@@ -21,7 +21,7 @@ def occurrences(words, tags, values, frames=None, unknown=()):
         )
         for sentence, of_sentence in zip(words, values, strict=True)
     ]
-    return Occurrences.of_traces(traces, "push_strength", tags, frames)
+    return Occurrences.from_traces(traces, "push_strength", tags, frames)
 
 
 @pytest.mark.parametrize(

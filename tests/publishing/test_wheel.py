@@ -69,8 +69,7 @@ def test_contents(wheel):
     assert {
         "stack_lm/py.typed",
         "stack_lm/cli.py",
-        "stack_lm/interpretation/page.css",
-        "stack_lm/parsing/page.js",
+        "stack_lm/parsing/page.css",
     } <= packaged
     assert {f"stack_lm/configs/{name}.yaml" for name in preset_names()} <= packaged
     (licence,) = (name for name in names if name.endswith(".dist-info/licenses/LICENSE"))

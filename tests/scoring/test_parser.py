@@ -1,5 +1,6 @@
 """The parser object: every kind of input, several models, NLTK's interface, and what it refuses."""
 
+import argparse
 import json
 from xml.etree import ElementTree
 
@@ -19,6 +20,7 @@ from stack_lm import (
     StackTransformerForCausalLM,
     train_word_tokenizer,
 )
+from stack_lm.commands.models import open_parser
 from stack_lm.data.generated import generate_corpus
 from stack_lm.errors import InputError
 from stack_lm.parsing import combine_runs, distances_from_trace, read_treebank, tree_from_distances
@@ -74,14 +76,28 @@ def test_every_kind_of_input_is_the_same(parser, models, capsys, tmp_path):
         for one, parse in zip(singles, wrapped(batch), strict=True):
             assert parse.tree == one.tree
             np.testing.assert_allclose(parse.distances, one.distances, atol=1e-5)
-    assert parser(words[1]).tree == parser(tuple(words[1])).tree == singles[1].tree
+    assert parser(tuple(words[1]), is_split_into_words=True).tree == singles[1].tree
 
 
-def test_strings_in_a_list_are_words_or_texts(parser):
-    assert parser(["the", "dog", "sleeps"]).words == ("the", "dog", "sleeps")
+def test_strings_in_a_list_are_sentences(parser):
     assert [p.words for p in parser(["the dog", "sleeps"])] == [("the", "dog"), ("sleeps",)]
+    assert [p.words for p in parser(["sleeps"])] == [("sleeps",)]
+    with pytest.warns(UserWarning, match="2 sentences of one word each; pass is_split_into_words=True if they are the"):
+        assert [p.words for p in parser(["the", "dog"])] == [("the",), ("dog",)]
     assert [p.words for p in parser(["the", "dog"], is_split_into_words=False)] == [("the",), ("dog",)]
+    assert parser(["the", "dog", "sleeps"], is_split_into_words=True).words == ("the", "dog", "sleeps")
     assert parser(["the dog", "sleeps"], is_split_into_words=True).words == ("the dog", "sleeps")
+
+
+def test_the_backend_does_not_depend_on_the_number_of_sentences(models, monkeypatch):
+    """Else one sentence could have two trees: backends differ in the last digits of strengths."""
+    monkeypatch.delenv("STACK_LM_SCAN_BACKEND", raising=False)
+    options = argparse.Namespace(
+        **dict.fromkeys(("signal", "decoder", "layer", "dropout")),
+        **{"device": "cpu", "word_strength": "last", "dropout_samples": 0, "batch_tokens": 64},
+    )
+    layer = open_parser(str(models / "one"), options).scorer.memories[0]
+    assert layer.scan_backend is None
 
 
 def test_sentences_without_a_tree(parser):
@@ -96,17 +112,12 @@ def test_sentences_without_a_tree(parser):
     ("given", "message"),
     [
         ("", "the sentence has no words"),
-        (" \t", "the sentence has no words"),
         ("qwx zzk", "the sentence has no word that the model knows: 'qwx zzk'"),
-        (["qwx", "zzk"], "the sentence has no word that the model knows: 'qwx zzk'"),
         (["the dog", ["a", "cat"]], "sentences are all texts, or all lists of words; 1 of 2 are texts"),
         (None, "a sentence is a text or a list of words; got None"),
-        (b"the dog", "a sentence is a text or a list of words; got b'the dog'"),
-        ({"text": "a"}, "a sentence is a text or a list of words; got {'text': 'a'}"),
         ([["the", 3]], "sentence 1: words must be texts; got 3"),
-        ([1, 2], "a sentence is a text or a list of words; got 1"),
         ("the \udcff", "a sentence is not UTF-8 text (character 5)"),
-        (["the", ""], "the tokenizer makes no token of the word ''"),
+        ([["the", ""]], "the tokenizer makes no token of the word ''"),
     ],
 )
 def test_what_is_refused(parser, given, message):
@@ -120,12 +131,10 @@ def test_bad_settings(models):
     one, lstm = str(models / "one"), str(models / "lstm")
     for path, settings, message in (
         (one, {"decoder": "best"}, "decoder must be one of algorithm1, gap; got 'best'"),
-        (one, {"signal": "peep"}, "signal must be one of push_strength"),
         (one, {"layer": 1}, "layer must be the number of a memory layer"),
         (one, {"ensemble": one}, "ensemble must be a list of models"),
         (one, {"dropout_samples": -1}, "dropout_samples must be at least 0; got -1"),
         (one, {"dropout_samples": 2, "dropout": 1.0}, r"dropout must be above 0 and below 1; got 1\.0"),
-        (lstm, {}, "the model has no memory"),
         (lstm, {"signal": "push_strength"}, "the model has no memory"),
     ):
         with pytest.raises(InputError, match=message):
@@ -229,7 +238,7 @@ def test_the_interface_of_nltk(parser):
 
 
 def test_a_notebook_shows_the_tree(parser):
-    parse = parser(["the", "<b>", "cat"])
+    parse = parser(["the", "<b>", "cat"], is_split_into_words=True)
     svg = ElementTree.fromstring(parse._repr_svg_())
     assert {"the", "<b>", "cat"} <= {element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")}
     assert ElementTree.fromstring(parse._repr_html_()).tag == "div"

@@ -4,25 +4,19 @@ import numpy as np
 import pytest
 import torch
 from conftest import byte_level_tokenizer, tiny_config
+from scoring_models import WORDS, sharpened
 
 from stack_lm import DeepStackRNNConfig, DeepStackRNNForCausalLM, ModelScorer, Parser, StackRNNForCausalLM
 from stack_lm.errors import InputError
 from stack_lm.memory.viterbi import MOVES, best_runs
 from stack_lm.parsing import tree_from_distances
 
-WORDS = "the dog that cats fear barks loudly near old bridges".split()
 OPTIONS = {"memory": "nondeterministic", "memory_size": 0, "memory_states": 2, "memory_symbols": 2}
-
-
-def sharpened(model):
-    for parameter in model.parameters():
-        parameter.data *= 8
-    return model
 
 
 def make(**fields):
     tokenizer = byte_level_tokenizer()
-    return sharpened(StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), **OPTIONS, **fields))), tokenizer
+    return sharpened(StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), **OPTIONS, **fields)), 8), tokenizer
 
 
 def test_the_run_of_words_is_that_after_their_last_tokens():
@@ -69,7 +63,7 @@ def test_without_a_nondeterministic_stack_there_is_none():
 
 
 def test_its_decoder_is_gap_unless_another_is_named():
-    parse = Parser(*make())(WORDS)
+    parse = Parser(*make())(WORDS, is_split_into_words=True)
     assert parse.tree == tree_from_distances(WORDS, parse.distances, "gap")
     other = Parser(*make(), decoder="algorithm1")
     assert (Parser(*make()).decoder, other.decoder) == ("gap", "algorithm1")
@@ -79,7 +73,7 @@ def test_of_several_layers_one_is_named():
     tokenizer = byte_level_tokenizer()
     layers = [{**OPTIONS, "hidden_size": 6}, {**OPTIONS, "memory_states": 1, "memory_symbols": 3, "hidden_size": 5}]
     config = DeepStackRNNConfig(vocab_size=len(tokenizer), embedding_size=5, pad_token_id=0, layers=layers)
-    model = sharpened(DeepStackRNNForCausalLM(config))
+    model = sharpened(DeepStackRNNForCausalLM(config), 8)
     with pytest.raises(InputError, match=r"2 memory layers: name one with layer .* parse with: 0, 1"):
         Parser(model, tokenizer)
     runs = [ModelScorer(model, tokenizer, layer=layer).trace([WORDS])[0].run for layer in (0, 1)]

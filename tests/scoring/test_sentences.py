@@ -10,34 +10,23 @@ import torch
 from conftest import byte_level_tokenizer, tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
+from scoring_models import WORDS, gpt2, word_scorer
+from transformers import MambaConfig, MambaForCausalLM
 
 from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
 from stack_lm.errors import InputError
 from stack_lm.eval import evaluate_perplexity
 from stack_lm.layers import operation_labels
 from stack_lm.scoring import sentences
+from stack_lm.scoring.batches import Scored
 from stack_lm.scoring.encoding import words_of_tokens
-from stack_lm.scoring.sentences import _Scored
 from stack_lm.trace import Trace
 
-WORDS = "the dog that cats fear barks loudly near old bridges".split()
 SENTENCES = ["the dog barks".split(), "the old dog that cats fear barks".split(), ["dog"], "the xyz barks".split()]
 
 
-def word_scorer(batch_tokens=2048, special=False, **fields):
-    tokenizer = train_word_tokenizer([(WORDS, None)], add_bos=special, add_eos=special)
-    ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
-    model = StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), **ids, **fields))
-    for parameter in model.parameters():
-        parameter.data *= 3
-    return ModelScorer(model, tokenizer, batch_tokens=batch_tokens)
-
-
 def gpt2_scorer():
-    tokenizer = byte_level_tokenizer()
-    config = GPT2Config(vocab_size=len(tokenizer), n_embd=16, n_layer=1, n_head=2, n_positions=64)
-    return ModelScorer(GPT2LMHeadModel(config), tokenizer)
+    return ModelScorer(*gpt2())
 
 
 def mamba_scorer():
@@ -91,17 +80,16 @@ def test_begin_and_end_tokens_are_scored():
 
 def test_a_beginning_token_comes_first_where_tokenizer_and_model_have_one():
     """Also where the tokenizer does not add it, as GPT-2's; the end only where a stack RNN was trained with it."""
-    tokenizer = byte_level_tokenizer(bos_token="<|end|>")
-    config = GPT2Config(vocab_size=len(tokenizer), n_embd=16, n_layer=1, n_head=2, n_positions=64, bos_token_id=0)
-    scorer = ModelScorer(GPT2LMHeadModel(config), tokenizer)
+    model, tokenizer = gpt2(bos_token="<|end|>")
+    scorer = ModelScorer(model, tokenizer)
     ids = [tokenizer.bos_token_id, *tokenizer("the dog").input_ids]
     expected = token_logprobs(scorer, ids)
     (trace,) = scorer.trace([["the", "dog"]])
     assert trace.logprobs.sum() == pytest.approx(expected.sum(), abs=1e-5)
     assert np.isnan(trace.end_logprob)
     assert scorer.sentence_logprobs([[["the", "dog"]]])[0] == pytest.approx(expected.sum(), abs=1e-5)
-    config.bos_token_id = None
-    without = ModelScorer(GPT2LMHeadModel(config), tokenizer)
+    model.config.bos_token_id = None
+    without = ModelScorer(model, tokenizer)
     assert (scorer.predicts_first_word, without.predicts_first_word) == (True, False)
     assert np.isnan(without.trace([["the", "dog"]])[0].logprobs[0])
 
@@ -232,7 +220,7 @@ def test_sums_from_any_place_on(data):
     scorer = made(word_scorer)
     tokens = st.lists(st.integers(2, len(scorer.tokenizer) - 1), min_size=1, max_size=6)
     groups = [
-        [_Scored(ids, data.draw(st.integers(0, len(ids)))) for ids in data.draw(st.lists(tokens, max_size=4))]
+        [Scored(ids, data.draw(st.integers(0, len(ids)))) for ids in data.draw(st.lists(tokens, max_size=4))]
         for _ in range(2)
     ]
     for group, result in zip(groups, scorer._sums(groups), strict=True):
@@ -311,17 +299,6 @@ def test_an_incomplete_model_is_refused(tmp_path):
         ModelScorer.from_pretrained(str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("missing", "cannot load a language model"), ("file", "is a file"), ("empty", "no config.json")],
-)
-def test_paths_that_are_no_model(tmp_path, name, message):
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=message):
-        ModelScorer.from_pretrained(str(tmp_path / name))
-
-
 def test_a_broken_model_is_not_taken_for_one_that_scores_nothing():
     scorer = word_scorer()
     scorer.model.lm_head.bias.data[:] = float("nan")
@@ -348,6 +325,8 @@ def test_long_sentences_in_parts(monkeypatch):
 
 
 def test_sentences_that_are_no_sentences(monkeypatch):
+    with pytest.raises(InputError, match="sentence 2 has no words"):
+        word_scorer().trace([["the"], []])
     with pytest.raises(InputError, match="sentence 2 has 262,145 words; 262,144 can be read at most"):
         word_scorer().trace([["the"], ["the"] * (2**18 + 1)])
     with pytest.raises(InputError, match="a sentence has 262,145 tokens to read; 262,144 can be read at most"):
@@ -357,11 +336,6 @@ def test_sentences_that_are_no_sentences(monkeypatch):
     size = scorer.model.config.vocab_size
     with pytest.raises(InputError, match=f"a GPT2Config with {size} tokens can be scored on {4000 // size} at most"):
         scorer.trace([["the", "dog", "barks"] * 5])
-
-
-def test_bad_sentences():
-    with pytest.raises(InputError, match="sentence 2 has no words"):
-        word_scorer().trace([["the"], []])
 
 
 def test_sentences_longer_than_the_model():

@@ -3,23 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from conftest import tiny_config
+from scoring_models import WORDS, word_scorer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
 from stack_lm.errors import InputError
 from stack_lm.memory import NeuralStack, register_memory
-
-WORDS = "the dog that cats fear barks loudly near old bridges".split()
-
-
-def scorer(tokenizer=None, special=False, **fields):
-    tokenizer = tokenizer or train_word_tokenizer([(WORDS, None)], add_bos=special, add_eos=special)
-    model = StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), **fields))
-    for parameter in model.parameters():
-        parameter.data *= 3
-    return ModelScorer(model, tokenizer)
 
 
 def replay(pushes, pops):
@@ -45,7 +34,7 @@ def replay(pushes, pops):
     ],
 )
 def test_against_a_replay_of_pushes_and_pops(fields):
-    made = scorer(**fields)
+    made = word_scorer(**fields)
     (trace,) = made.trace([WORDS])
     contents = made.memory_contents(WORDS)
     assert contents.shape == (10, 11)
@@ -57,7 +46,7 @@ def test_against_a_replay_of_pushes_and_pops(fields):
 
 
 def test_what_the_beginning_pushed_belongs_to_no_word():
-    made = scorer(special=True, pop_control=0.125)
+    made = word_scorer(special=True, pop_control=0.125)
     (trace,) = made.trace([WORDS])
     contents = made.memory_contents(WORDS)
     assert contents[0, 0] > 0
@@ -71,7 +60,7 @@ def test_words_of_several_tokens():
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     tokenizer.train_from_iterator(["the dog"], trainers.BpeTrainer(vocab_size=260, initial_alphabet=alphabet))
-    made = scorer(PreTrainedTokenizerFast(tokenizer_object=tokenizer), pop_control=0.5)
+    made = word_scorer(tokenizer=PreTrainedTokenizerFast(tokenizer_object=tokenizer), pop_control=0.5)
     words = ["the", "old", "dog"]
     ids = made.tokenizer(" ".join(words)).input_ids
     assert len(ids) > 3
@@ -95,7 +84,7 @@ def test_strengths_that_depend_on_the_pushed_vectors():
             lengths = actions.push_value.norm(dim=-1).to(actions.push_strength)
             return super().update(state, actions._replace(push_strength=lengths))
 
-    made = scorer(memory="weighed")
+    made = word_scorer(memory="weighed")
     contents = made.memory_contents(WORDS)
     (trace,) = made.trace([WORDS])
     np.testing.assert_allclose(contents.sum(1), trace.signals["total_strength"], atol=1e-5)
@@ -113,13 +102,13 @@ def test_memories_without_a_strength_for_each_step_are_refused():
             return empty._replace(values=empty.values.new_zeros(batch_size, 1, 3), strengths=torch.zeros(batch_size, 1))
 
     with pytest.raises(InputError, match="memory='other' cannot be shown: it does not keep one strength"):
-        scorer(memory="other").memory_contents(WORDS)
+        word_scorer(memory="other").memory_contents(WORDS)
     with pytest.raises(InputError, match="memory='none'"):
-        scorer(memory="none").memory_contents(WORDS)
+        word_scorer(memory="none").memory_contents(WORDS)
 
 
 def test_distributions_of_a_trace():
-    made = scorer(pop_control="sigmoid", max_push=4)
+    made = word_scorer(pop_control="sigmoid", max_push=4)
     for words, trace in zip([WORDS, WORDS[:3]], made.trace([WORDS, WORDS[:3]]), strict=True):
         assert set(trace.distributions) == {"push_distribution", "read_distribution"}
         push = trace.distributions["push_distribution"]
