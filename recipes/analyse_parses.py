@@ -9,7 +9,7 @@ correlation of F1 with the spread, and the attachments. Checkpoints of one run, 
 Gold trees decide these numbers: do not choose a checkpoint by them without saying so.
 
 Example:
-    python recipes/analyse_parses.py runs/u1/checkpoints/* runs/u1 --treebank nltk:treebank --output analysis
+    python recipes/analyse_parses.py runs/u1/checkpoints/* runs/u1 --data nltk:treebank --output analysis
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from stack_lm.atomic import atomic_directory
-from stack_lm.commands.models import add_layer_option, reading_options
+from stack_lm.commands.models import reading_options
+from stack_lm.commands.options import DEVICE, LAYER, shared
 from stack_lm.console import (
-    add_model_options,
     print_json,
     print_note,
     print_table,
@@ -153,13 +153,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = script_parser(__doc__, "analyse_parses.py")
     parser.add_argument("models", metavar="MODEL", nargs="+", help="model directories, or checkpoints")
     parser.add_argument(
-        "--treebank", metavar="PATH", required=True, help="a treebank with tags, as for stack-lm parse-f1"
+        "--data", dest="treebank", metavar="PATH", required=True, help="a treebank with tags, as for stack-lm parse-f1"
     )
     parser.add_argument("--output", metavar="DIRECTORY", required=True, help="folder for the tables and the figure")
     parser.add_argument("--conventions", metavar="NAME", nargs="+", help="default: all")
     parser.add_argument("--json", action="store_true", help="print exactly one JSON object on standard output")
-    add_layer_option(parser)
-    add_model_options(parser)
+    shared(parser, *LAYER, *DEVICE)
     options = parser.parse_args(arguments)
 
     def run() -> None:

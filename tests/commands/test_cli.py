@@ -125,7 +125,7 @@ def test_agreement_of_models_is_over_words(capsys, monkeypatch, models, tmp_path
 
 
 def test_parse_f1_of_a_collapsed_model(capsys, models, treebank, tmp_path):
-    command = ("--treebank", treebank, "--convention", "prpn")
+    command = ("--data", treebank, "--convention", "prpn")
     collapsed = shutil.copytree(models / "stack", tmp_path / "collapsed")
     model = StackRNNForCausalLM.from_pretrained(collapsed)
     (memory,) = memories(model)
@@ -138,7 +138,7 @@ def test_parse_f1_of_a_collapsed_model(capsys, models, treebank, tmp_path):
 
 
 def test_parse_f1(capsys, models, treebank, tmp_path):
-    command = ("parse-f1", models / "stack", "--treebank", treebank, "--convention", "prpn", "--baselines")
+    command = ("parse-f1", models / "stack", "--data", treebank, "--convention", "prpn", "--baselines")
     result = run_json(capsys, *command)
     (system,) = result["systems"]
     assert {key: result[key] for key in system} == system
@@ -157,12 +157,10 @@ def test_parse_f1(capsys, models, treebank, tmp_path):
     sentences.write_text("".join(" ".join(s.words) + "\n" for s in generate_corpus(40, seed=8)))
     assert run(capsys, "parse", models / "stack", "--data", sentences, "--output", tmp_path / "p.mrg")[0] == 0
     for convention in ("prpn", "merrill"):
-        one = run_json(capsys, "parse-f1", models / "stack", "--treebank", treebank, "--convention", convention)
-        two = run_json(
-            capsys, "parse-f1", "--predictions", tmp_path / "p.mrg", "--treebank", treebank, "--convention", convention
-        )
+        one = run_json(capsys, "parse-f1", models / "stack", "--data", treebank, "--convention", convention)
+        two = run_json(capsys, "parse-f1", tmp_path / "p.mrg", "--data", treebank, "--convention", convention)
         assert one["systems"][0]["f1"] == two["systems"][0]["f1"]
-    before = run_json(capsys, *command[:-1], "--punctuation", "before", "--decoder", "gap", "--max-length", 8)
+    before = run_json(capsys, *command[:-1], "--rule", "punctuation=before", "--decoder", "gap", "--max-words", 8)
     assert before["systems"][0]["punctuation"] == "removed before parsing"
     assert before["systems"][0]["n_sentences"] < 40
 
@@ -532,11 +530,11 @@ def test_ordinary_text_where_a_line_is_a_sentence_gets_a_note(capsys, models, tm
 
 @pytest.mark.slow
 def test_demo(capsys, tmp_path):
-    command = ("demo", "--output", tmp_path / "demo", "--sentences", 2500, "--epochs", 1)
+    command = ("demo", "--output", tmp_path / "demo", "--limit", 2500, "--epochs", 1)
     result = run_json(capsys, *command)
     assert result.pop("command").startswith("stack-lm demo --output ")
-    assert {"stack", "lstm", "parsing", "figure", "seconds"} == set(result)
-    assert set(result["parsing"]["f1"]) >= {"stack RNN", "left branching", "right branching", "random distances"}
+    assert {"stack", "lstm", "perplexity", "agreement", "parsing", "parse", "strengths", "seconds"} == set(result)
+    assert set(result["parsing"]["baselines"]) >= {"left", "right", "random distances"}
     assert json.loads((tmp_path / "demo" / "metrics.json").read_text()) == result
     assert (tmp_path / "demo" / "strengths.png").stat().st_size > 10_000
     status, out, _ = run(capsys, *command)  # an earlier demo is replaced
@@ -583,7 +581,7 @@ def test_version_and_help():
     assert shell("--version").stdout == f"stack-lm {__version__}\n"
     top = shell("--help").stdout
     for command in ("demo", "parse", "parse-f1", "agreement", "minimal-pairs", "perplexity"):
-        assert f"\n    {command}" in top
+        assert f"\n  {command} " in top
     assert "example:\n  stack-lm parse-f1" in shell("parse-f1", "--help").stdout
     wrong = shell("parse")
     assert wrong.returncode == 2
@@ -609,11 +607,11 @@ def bad_inputs(directory, models, treebank):
     short = directory / "short.mrg"
     short.write_text("(X (X a) (X b))\n")
     stack, lstm = models / "stack", models / "lstm"
-    f1 = ("parse-f1", stack, "--treebank")
+    f1 = ("parse-f1", stack, "--data")
     linzen = ("--format", "linzen-gulordava")
     return [
         (("parse", directory / "none", "a"), "cannot load a language model from .*none"),
-        (("parse", stack), "no sentence to parse: give one or more, or --data F"),
+        (("parse", stack), "no sentence: give one or more, or --data F"),
         (("parse", stack, "a b", "--data", empty), "give sentences or --data, not both"),
         (("parse", stack, "--data", directory / "none.txt"), "none.txt does not exist"),
         (("parse", stack, "--data", empty), "empty.txt is empty"),
@@ -628,12 +626,12 @@ def bad_inputs(directory, models, treebank):
         ((*f1, directory / "none.mrg", "--convention", "prpn"), "none.mrg does not exist"),
         ((*f1, empty, "--convention", "prpn"), "empty.txt is empty"),
         ((*f1, malformed, "--convention", "prpn"), "bad.mrg: the tree that starts on line 1 lacks 2 closing brackets"),
-        (("parse-f1", "--treebank", treebank, "--convention", "prpn"), "give a MODEL, or --predictions FILE"),
+        (("parse-f1", "--data", treebank, "--convention", "prpn"), "give a MODEL, or FILE"),
         (
-            ("parse-f1", "--predictions", short, "--treebank", treebank, "--convention", "prpn"),
+            ("parse-f1", short, "--data", treebank, "--convention", "prpn"),
             "short.mrg has 1 trees, but .*generated.mrg has 40",
         ),
-        ((*f1, treebank, "--convention", "prpn", "--max-length", "1"), "no sentence has at most 1 words that count"),
+        ((*f1, treebank, "--convention", "prpn", "--max-words", "1"), "no sentence has at most 1 words that count"),
         (("agreement", stack, "--data", directory / "none", *linzen), "none.text does not exist"),
         (("agreement", stack, "--data", empty, "--format", "csv"), "format must be one of linzen.*; got 'csv'"),
         (("agreement", stack, "--data", empty, "--format", "pairs"), "format pairs is for `stack-lm minimal-pairs`"),
@@ -651,7 +649,7 @@ def bad_inputs(directory, models, treebank):
         (("perplexity", stack, "--data", words, "--device", "warp"), "cannot use the device 'warp'"),
         (("demo", "--output", directory), "is neither empty nor an earlier demo"),
         (("demo", "--output", empty), "is a file; a directory is needed"),
-        (("demo", "--output", directory / "new", "--sentences", "100"), "--sentences must be more than 2000; got 100"),
+        (("demo", "--output", directory / "new", "--limit", "100"), "--limit must be more than 2000; got 100"),
     ]
 
 
@@ -668,7 +666,7 @@ def test_bad_input(capsys, models, treebank, tmp_path):
 def test_a_treebank_of_unknown_words_only(capsys, models, tmp_path):
     path = tmp_path / "t.mrg"
     path.write_text("(S (NN qwx) (NN zzk))\n")
-    status, _, err = run(capsys, "parse-f1", models / "stack", "--treebank", path, "--convention", "merrill")
+    status, _, err = run(capsys, "parse-f1", models / "stack", "--data", path, "--convention", "merrill")
     assert status == 2
     assert "stack knows no word of" in err
 
@@ -696,7 +694,7 @@ def test_a_closed_pipe_is_no_traceback(models):
 def test_evalb_on_the_authors_parses(capsys):
     directory = REAL_DATA / "parsing" / "evalb_wsj_sample"
     result = run_json(
-        capsys, "parse-f1", "--predictions", directory / "parses.tst", "--treebank", directory / "parses.gld",
+        capsys, "parse-f1", directory / "parses.tst", "--data", directory / "parses.gld",
         "--convention", "evalb",
     )  # fmt: skip
     rounded = tuple(round(result["systems"][0][key], 2) for key in ("recall", "precision", "f1"))

@@ -85,7 +85,7 @@ def test_a_sentence_after_options_or_from_standard_input(capsys, models, tmp_pat
 
 def test_inspect_beside_gold(capsys, models, treebank, tmp_path):
     page = tmp_path / "p.html"
-    found = run_json(capsys, "inspect", models / "stack", "--treebank", treebank, "--sentence", 3, "--output", page)
+    found = run_json(capsys, "inspect", models / "stack", "--data", treebank, "--sentence", 3, "--output", page)
     assert found["words"] == list(read_treebank(str(treebank))[2].words)
     assert "Beside the gold tree" in page.read_text()
 
@@ -201,7 +201,7 @@ def test_inspect_shows_the_run_of_a_nondeterministic_stack(capsys, models, treeb
     for row, move, depth in zip(out.splitlines()[4:], trace.run.moves, trace.run.depths, strict=False):
         cells = [cell.strip() for cell in row.split("│")]
         assert (cells[3], cells[6]) == (move, str(depth))
-    gold = ("--treebank", treebank, "--sentence", 3)
+    gold = ("--data", treebank, "--sentence", 3)
     run_json(capsys, "inspect", models / "nondeterministic", *gold, "--output", page)
     assert f"gold tree: {read_treebank(str(treebank))[2]}" in page.read_text()
     for option, message in (
@@ -216,7 +216,7 @@ def test_inspect_shows_the_run_of_a_nondeterministic_stack(capsys, models, treeb
         assert message in err
     found = run_json(capsys, "strengths", models / "nondeterministic", "--data", treebank)
     assert (found["signal"], found["n_sentences"]) == ("run_depth", 40)
-    found = run_json(capsys, "parse-f1", models / "nondeterministic", "--treebank", treebank, "--convention", "prpn")
+    found = run_json(capsys, "parse-f1", models / "nondeterministic", "--data", treebank, "--convention", "prpn")
     assert (found["signal"], found["decoder"]) == ("run_depth", "gap")
 
 
@@ -252,13 +252,13 @@ def test_a_model_of_sigmoids_has_no_distributions(capsys, models, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["stack"], "no sentence to inspect: give one, or --treebank PATH and --sentence N"),
+        (["stack"], "no sentence to inspect: give one, or --data PATH and --sentence N"),
         (["stack", " "], "no sentence to inspect"),
         (["stack", "the d\udcf6g"], "the sentence is not UTF-8 text (character 6)"),
-        (["stack", "--sentence", "1"], "--sentence says which sentence of --treebank is shown"),
-        (["stack", "--treebank", "TREEBANK"], "--treebank needs --sentence N"),
-        (["stack", "a dog", "--treebank", "TREEBANK", "--sentence", "1"], "--treebank needs --sentence N, and no sen"),
-        (["stack", "--treebank", "TREEBANK", "--sentence", "41"], "--sentence must be at most 40"),
+        (["stack", "--sentence", "1"], "--sentence says which sentence of --data is shown"),
+        (["stack", "--data", "TREEBANK"], "--data needs --sentence N"),
+        (["stack", "a dog", "--data", "TREEBANK", "--sentence", "1"], "--data needs --sentence N, and no sen"),
+        (["stack", "--data", "TREEBANK", "--sentence", "41"], "--sentence must be at most 40"),
         (["stack", "qwx zzy"], "the sentence has no word that the model knows: 'qwx zzy'"),
         (["stack", SENTENCE, "--signal", "volume"], "--signal must be one of push_strength"),
         (["stack", SENTENCE, "--figure", "x.xyz"], "a figure's name must end in one of .png, .pdf, .svg; got 'x.xyz'"),

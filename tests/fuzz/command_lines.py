@@ -15,7 +15,7 @@ DEEP = ("deep/config.json", "deep/model.safetensors")
 FOREIGN = ("gpt2/config.json", "gpt2/tokenizer.json", "gpt2/model.safetensors")
 RUN = tuple(f"out/run/{name}" for name in ("training_config.yaml", "metrics.jsonl", "config.json", "README.md"))
 # Options whose file a command writes.
-OUTPUTS = ("--output", "--items", "--trees", "--figure")
+OUTPUTS = ("--output", "--items", "--output", "--figure")
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,20 @@ def _parsing() -> Iterator[Command]:
     for ending in TABLES:
         yield _of(f"parse {{}}/model --data {{}}/table.{ending} --output {{}}/out/t.jsonl --json", f"table.{ending}")
     for convention in CONVENTIONS:
-        f1 = f"parse-f1 --convention {convention} --treebank"
-        yield _of(f"{f1} {{}}/gold.mrg --predictions {{}}/trees.mrg --json", "gold.mrg", "trees.mrg")
-        yield _of(f"{f1} {{}}/gold.jsonl --predictions {{}}/distances.jsonl --json", "gold.jsonl", "distances.jsonl")
-    f1 = "parse-f1 --convention evalb --treebank {}/gold.mrg --predictions {}/trees.mrg"
-    yield _of(f"{f1} --parameters {{}}/collins.prm", "collins.prm")
-    yield _of(f"{f1} {{}}/distances.jsonl --compare --ensemble --prior right-branching", "gold.mrg", "trees.mrg")
-    yield _of(f"{f1} --keep-going --items {{}}/out/i.tsv --trees {{}}/out/t.svg --only 1-4,7", "gold.mrg", "trees.mrg")
-    yield _of(f"{f1} --trees {{}}/out/t.pdf", "gold.mrg", "trees.mrg")
-    yield _of("parse-f1 --convention htut --treebank chunks:{}/chunks.txt {}/model --json", "chunks.txt")
-    yield _of("parse-f1 --convention prpn --treebank {}/gold.mrg {}/model --baselines --json", "gold.mrg", *MODEL)
+        f1 = f"parse-f1 --convention {convention} --data"
+        yield _of(f"{f1} {{}}/gold.mrg {{}}/trees.mrg --json", "gold.mrg", "trees.mrg")
+        yield _of(f"{f1} {{}}/gold.jsonl {{}}/distances.jsonl --json", "gold.jsonl", "distances.jsonl")
+    f1 = "parse-f1 --convention evalb --data {}/gold.mrg {}/trees.mrg"
+    yield _of(f"{f1} --rule parameters={{}}/collins.prm", "collins.prm")
+    yield _of(
+        f"{f1} --against {{}}/trees.mrg --ensemble {{}}/distances.jsonl --prior right-branching",
+        "gold.mrg",
+        "trees.mrg",
+    )
+    yield _of(f"{f1} --keep-going --items {{}}/out/i.tsv --output {{}}/out/t.svg --only 1-4,7", "gold.mrg", "trees.mrg")
+    yield _of(f"{f1} --output {{}}/out/t.pdf", "gold.mrg", "trees.mrg")
+    yield _of("parse-f1 --convention htut --data chunks:{}/chunks.txt {}/model --json", "chunks.txt")
+    yield _of("parse-f1 --convention prpn --data {}/gold.mrg {}/model --baselines --json", "gold.mrg", *MODEL)
 
 
 def _scoring() -> Iterator[Command]:
@@ -100,7 +104,7 @@ def _scoring() -> Iterator[Command]:
     yield _of(f"{pairs} {{}}/templates.pickle --format marvin-linzen --json", "templates.pickle")
     yield _of("minimal-pairs {}/gpt2 --data {}/pairs.jsonl --format pairs --json", "pairs.jsonl", *FOREIGN)
     yield _of("inspect {}/model SENTENCE --output {}/out/p.html --json", *MODEL)
-    yield _of("inspect {}/model --treebank {}/gold.mrg --sentence 2 --output {}/out/p.html", "gold.mrg")
+    yield _of("inspect {}/model --data {}/gold.mrg --sentence 2 --output {}/out/p.html", "gold.mrg")
     yield _of("strengths {}/model --data {}/gold.mrg --items {}/out/i.tsv --json", "gold.mrg", *MODEL)
     yield _of("strengths {}/model --data chunks:{}/chunks.txt", "chunks.txt")
 
@@ -164,7 +168,7 @@ def _publishing() -> Iterator[Command]:
     yield _of("export {}/model {}/out/exported --json", *MODEL)
     yield _of("export {}/deep {}/out/exported --dtype bfloat16", *DEEP)
     yield _of("{}/suzgun.pth {}/out/model --json", "suzgun.pth", program="convert_suzgun2019")
-    analysis = "{}/model {}/other --treebank {}/gold.mrg --output {}/out/analysis --json"
+    analysis = "{}/model {}/other --data {}/gold.mrg --output {}/out/analysis --json"
     yield _of(analysis, "gold.mrg", *MODEL, program="analyse_parses")
     merrill = ("merrill.th", "vocabulary/tokens.txt", "vocabulary/labels.txt")
     yield _of("{}/merrill.th {}/vocabulary {}/out/model --fixed push", *merrill, program="convert_merrill2019")

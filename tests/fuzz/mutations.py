@@ -449,7 +449,7 @@ def damage_arguments(rng: random.Random, arguments: list[str]) -> list[str]:
             "--held-out",
             "--by",
             "--sentence",
-            "--max-length",
+            "--max-words",
             "--outlier-share",
             "--base",
             "--column",

@@ -55,7 +55,6 @@ def test_progress_without_a_terminal(capsys, tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["missing.yaml"], "no such configuration file: missing.yaml"),
-        (["lr=0.1/missing.yaml"], "no such configuration file: lr=0.1/missing.yaml"),
         (["training.epoch=1"], "unknown key 'training.epoch'; the keys here are epochs,"),
         (["hao2018/linear_stack"], "the preset hao2018/linear_stack is for `stack-lm train task`"),
         (["merrill2019/numpred_u1"], "the preset merrill2019/numpred_u1 is for `stack-lm train classifier`"),
