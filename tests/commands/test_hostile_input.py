@@ -8,17 +8,16 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-import torch
-from conftest import run, run_json, tiny_config
+from commands.cases import fails, save_model, write
+from conftest import run, run_json
 
-from stack_lm import StackRNNForCausalLM, train_word_tokenizer
+from stack_lm import train_word_tokenizer
 from stack_lm.data import Sentence
 from stack_lm.errors import InputError
 from stack_lm.hub import locating
 from stack_lm.parsing import read_predictions
 from stack_lm.parsing.export import write_trees
 
-WORDS = "the dog cat old sees sleeps a near .".split()
 SENTENCE = "the old dog sleeps ."
 
 
@@ -26,33 +25,6 @@ SENTENCE = "the old dog sleeps ."
 def model(tmp_path_factory):
     """An untrained model that knows nine words."""
     return save_model(tmp_path_factory.mktemp("models") / "model")
-
-
-def save_model(directory, **fields):
-    torch.manual_seed(0)
-    tokenizer = train_word_tokenizer([Sentence(WORDS)])
-    StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), pop_control=1.0, **fields)).save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
-    return directory
-
-
-def fails(capsys, *arguments):
-    """The message of a command that must fail: one line, and nothing on standard output."""
-    try:
-        status, out, err = run(capsys, *arguments)
-    except SystemExit as end:  # of the parser of arguments
-        captured = capsys.readouterr()
-        status, out, err = end.code, captured.out, captured.err
-    assert (status, out) == (2, ""), err
-    assert err.count("\n") == 1, err
-    assert len(err) < 1000
-    assert ": error: " in err
-    return err.partition(": error: ")[2].rstrip("\n")
-
-
-def write(path, text):
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 # --- texts are shown as they are
@@ -234,15 +206,6 @@ def test_an_argument_that_is_no_text(capsys, model, tmp_path, command):
     assert "is not UTF-8 text (character 5)" in fails(capsys, command, model, "the \udcff dog")
 
 
-def test_a_page_of_a_long_sentence(capsys, model, tmp_path):
-    page = tmp_path / "p.html"
-    assert "at most 500 words; the sentence has 2,000" in fails(
-        capsys, "inspect", model, "the dog " * 1000, "--output", page
-    )
-    assert run(capsys, "inspect", model, "the dog " * 250, "--output", page)[0] == 0
-    assert page.stat().st_size < 2**24
-
-
 def test_a_sentence_of_a_hundred_thousand_words(capsys, tmp_path):
     """Its tree is as deep, as all distances are alike."""
     for n in (100_000, 3_000):
@@ -267,9 +230,6 @@ def test_a_sentence_of_a_hundred_thousand_words(capsys, tmp_path):
     ("content", "message"),
     [
         (b"(S (NN dog\0))\n", r"line 1: not UTF-8 text \(a NUL character\)"),
-        (b"(S (NN a))\n(S (NN \xff))\n", "line 2: not UTF-8 text"),
-        ("(S (NN dog))".encode("utf-16"), "it looks like UTF-16"),
-        (b"a" * (2**24 + 1), "longer than 16,777,216 bytes"),
     ],
 )
 def test_what_is_no_text(capsys, model, tmp_path, content, message):
@@ -294,21 +254,14 @@ def test_links_and_pipes_as_inputs(capsys, model, tmp_path):
     ("line", "message"),
     [
         ('{"words": ["a", "b"], "distances": [1, 1%s]}' % ("0" * 500), "a distance of 'a b' is out of range"),
-        ('{"words": ["a", "b"], "distances": [1, 1%s]}' % ("0" * 5000), "Exceeds the limit (4300 digits)"),
         ("[" * 50_000, "nested too deep"),
         ('{"words": ["a", "\\ud800"], "distances": [1, 2]}', "'\\ud800' is not a valid character in text"),
-        ('{"words": ["a", "\\u0000"], "distances": [1, 2]}', "NUL is not a valid character in text"),
     ],
 )
 def test_predictions_that_no_parser_writes(capsys, tmp_path, line, message):
     predictions, gold = write(tmp_path / "p.jsonl", line + "\n"), write(tmp_path / "g.mrg", "(S (X a) (X b))\n")
     command = ("parse-f1", predictions, "--data", gold, "--convention", "evalb")
     assert f"p.jsonl, line 1: {message}" in fails(capsys, *command)
-
-
-def test_a_backslash_before_a_zero_is_no_nul(tmp_path):
-    path = write(tmp_path / "p.jsonl", json.dumps({"words": ["a", r"\u0000"], "distances": [1, 2]}) + "\n")
-    assert read_predictions(str(path))[0].words == ("a", r"\u0000")
 
 
 def test_numbers_of_sentences(capsys, model, treebank, tmp_path):
@@ -442,11 +395,6 @@ def grow_tokenizer(directory):
     train_word_tokenizer([Sentence(["the", *map(str, range(50))])]).save_pretrained(directory)
 
 
-def name_no_inputs(directory):
-    path = directory / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_input_names": [["input_ids"]]}))
-
-
 def remove(*names):
     return lambda directory: [(directory / name).unlink() for name in names]
 
@@ -456,25 +404,16 @@ BROKEN = {
         lambda d: (d / "config.json").write_text("[1, 2]"),
         "its config.json must be a JSON object; it is a list",
     ),
-    "no JSON": (lambda d: (d / "config.json").write_text("{"), "Expecting property name"),
-    "deep JSON": (lambda d: (d / "config.json").write_text("[" * 10**5), "its JSON is nested too deep"),
     "no configuration": (remove("config.json"), "it is not a model directory: it has no config.json"),
     "no weights": (remove("model.safetensors"), "it has no weights (model.safetensors)"),
     "no tokenizer": (remove("tokenizer.json", "tokenizer_config.json"), "it has no tokenizer (tokenizer.json)"),
-    "inputs that are no names": (
-        name_no_inputs,
-        "its tokenizer's model_input_names must be names, input_ids the first; got [['input_ids']]",
-    ),
     "other sizes": (lambda d: edit_config(d, hidden_size=8), "its weights do not fit its config.json: "),
     "a missing layer": (
         lambda d: edit_config(d, num_layers=2),
         "not a complete language model: its weights lack",
     ),
     "huge layers": (lambda d: edit_config(d, hidden_size=10**6), "weights, but its weight files have"),
-    "endless layers": (lambda d: edit_config(d, num_layers=10**9), "num_layers must be an integer of at most 1,000"),
-    "a text as a size": (lambda d: edit_config(d, hidden_size="big"), "hidden_size must be"),
     "nan": (break_weights(float("nan")), "its weights are broken: lm_head.weight has values that are not finite"),
-    "infinity": (break_weights(float("-inf")), "its weights are broken: lm_head.weight has values that are not finite"),
     "a larger tokenizer": (grow_tokenizer, "its tokenizer has token ids up to 54, but the model only 13 tokens"),
     "code": (
         lambda d: edit_config(d, model_type="mine", auto_map={"AutoConfig": "code.Config"}),
@@ -519,32 +458,13 @@ def test_results_that_are_not_finite(capsys, tmp_path, treebank):
         assert "not finite" in fails(capsys, *command), command
 
 
-@pytest.mark.parametrize("device", ["meta", "warp", "cuda:99"])
+@pytest.mark.parametrize("device", ["meta", "cuda:99"])
 def test_devices_that_cannot_compute(capsys, model, device):
     assert f"cannot use the device '{device}'" in fails(capsys, "parse", model, "the dog", "--device", device)
     assert f"{device}" in fails(capsys, "warmup", "--device", device)
 
 
-def test_a_malicious_checkpoint(tmp_path):
-    """torch's advice would be to load it all the same."""
-    import pickle
-
-    from stack_lm.hub.state_dicts import load_state_dict
-
-    with open(tmp_path / "m.th", "wb") as file:
-        pickle.dump(os.system, file)
-    with pytest.raises(InputError, match="m.th is refused: it is a pickle with more in it than tensors") as error:
-        load_state_dict(tmp_path / "m.th")
-    assert "weights_only" not in str(error.value)
-
-
 # --- corpora
-
-
-def test_held_out(capsys, model):
-    for value in ("nan", "inf", "-1", "0", "1.5"):
-        message = fails(capsys, "perplexity", model, "--data", "generated:10", f"--held-out={value}")
-        assert message == f"sentences are held out by a share below 1, or a whole number; got {value}"
 
 
 def test_perplexity_in_blocks(capsys, monkeypatch, model, tmp_path):
@@ -565,8 +485,3 @@ def test_an_average_of_nothing(capsys, model, tmp_path):
     command = ("perplexity", model, "--data", write(tmp_path / "s.txt", "dog\ncat\n"))
     assert run_json(capsys, *command)["inner_perplexity"] is None
     assert "nan" not in run(capsys, *command)[1]
-
-
-def test_more_sentences_than_can_be_generated(capsys, model):
-    for source in ("generated:1000000000000", f"generated:{'9' * 5000}"):
-        assert "at most 10,000,000 sentences" in fails(capsys, "perplexity", model, "--data", source)

@@ -3,8 +3,8 @@
 import json
 
 import pytest
+from commands.cases import fails, save_model
 from conftest import run
-from test_hostile_input import fails, save_model
 
 MRG = "( (S (DT the) (NN dog)) )\n"
 CHUNKS = "the DT B-NP\ndog NN I-NP\n\n"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 SENTENCE = "the dog that the cats fear chases a rabbit ."
-TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "csv.zst", "jsonl.bz2", "parquet.gz", "txt.xz")
+TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "csv.zst", "parquet.gz", "txt.xz")
 CONVENTIONS = ("prpn", "compound-pcfg", "htut", "merrill", "corpus", "evalb")
 MODEL = ("model/config.json", "model/tokenizer.json", "model/tokenizer_config.json", "model/model.safetensors")
 CLASSIFIER = tuple(name.replace("model/", "classifier/", 1) for name in MODEL)
@@ -15,7 +15,7 @@ DEEP = ("deep/config.json", "deep/model.safetensors")
 FOREIGN = ("gpt2/config.json", "gpt2/tokenizer.json", "gpt2/model.safetensors")
 RUN = tuple(f"out/run/{name}" for name in ("training_config.yaml", "metrics.jsonl", "config.json", "README.md"))
 # Options whose file a command writes.
-OUTPUTS = ("--output", "--items", "--output", "--figure")
+OUTPUTS = ("--output", "--items", "--figure")
 
 
 @dataclass(frozen=True)
