@@ -55,12 +55,8 @@ def add_choice_options(parser: argparse.ArgumentParser, formats: Sequence[str], 
     option(parser, "--format NAME", f"one of {', '.join(formats)}", required=True)
     oov = "items that differ in a word outside the vocabulary: leave them out, or count them as wrong"
     option(parser, "--oov", oov, choices=get_args(OutOfVocabulary), default="skip")
-    option(
-        parser,
-        "--by NAME ...",
-        f"show scores by these properties (default: those with 2 to {SHOWN_VALUES} values; --json has all)",
-        action="extend",
-    )
+    by = f"show scores by these properties (default: those with 2 to {SHOWN_VALUES} values; --json has all)"
+    option(parser, "--by NAME ...", by)
     against = "items (McNemar's test of one against one), or over runs and items; or their --items tables"
     shared(parser, "--items", "--against", "--limit", items="items", against=against, limit="items")
     shared(parser, "--keep-going", *DEVICE, keep_going="items")

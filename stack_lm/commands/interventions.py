@@ -21,7 +21,7 @@ from ..interpretation.interventions import plot_interventions
 from ..messages import check_name
 from ..tokenization import splits_words
 from .files import check_different, check_outputs
-from .options import DEVICE, TEXT, option, shared
+from .options import DEVICE, TEXT, declare, shared
 from .printing import PrintedTable
 from .report import Problems, Report
 from .texts import ScoredText, note_segmentation, text_record
@@ -42,15 +42,20 @@ Scores = dict[str, float]
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm interventions`."""
     shared(parser, "MODEL ...", "--data", *TEXT, data="a text that no model was trained on", split="test")
-    option(parser, "--agreement PATH ...", "agreement items: files or directories", default=[])
-    option(parser, "--format NAME", f"format of the --agreement items: one of {', '.join(_formats())}")
     limit = "draw at most N sentences of the text, and N items, at random (default: 2000 sentences, all items)"
-    option(parser, "--limit N", limit)
-    option(parser, "--only NAME ...", "only these interventions, such as push-mean push-shuffled")
-    option(parser, "--shuffles N", "shuffles of each kind", default=3)
-    shared(parser, "--seed", seed="seed of the samples and of the first shuffle (default: 0)")
+    own = {
+        "--agreement PATH ...": "agreement items: files or directories",
+        "--format NAME": f"format of the --agreement items: one of {', '.join(_formats())}",
+        "--limit N": limit,
+        "--only NAME ...": "only these interventions, such as push-mean push-shuffled",
+        "--shuffles N": ("shuffles of each kind", {"default": 3}),
+        "--seed": "seed of the samples and of the first shuffle (default: 0)",
+        "--figure": "all models",
+        "--keep-going": "lines, rows and items",
+    }
+    declare(parser, own)
     parser.set_defaults(seed=0)
-    shared(parser, "--layer", "--figure", "--keep-going", *DEVICE, figure="all models", keep_going="lines, rows, items")
+    shared(parser, "--layer", *DEVICE)
 
 
 def run(options: argparse.Namespace) -> Report:
@@ -73,10 +78,15 @@ def run(options: argparse.Namespace) -> Report:
             {"model": path, "layer": scorer.layer} | _measure(scorer, of_model, sentences, items, options, advance)
             for path, scorer, of_model, sentences in zip(options.models, scorers, plans, texts, strict=True)
         ]
-    together = _together(models)
+    effects = _effects(models)
+    together = {name: {"n_models": len(rows)} | _summary(rows) for name, rows in effects.items()}
     if options.figure:
-        figure = plot_interventions(_values(models, "ratio"), _changes(models), n_models=len(models))
-        save_figure(options.figure, figure)
+        ratios = {name: [row["ratio"] for row in rows] for name, rows in effects.items()}
+        changes = {
+            name: {kind: [row[kind] for row in rows] for kind in rows[0] if kind != "ratio"}
+            for name, rows in effects.items()
+        }
+        save_figure(options.figure, plot_interventions(ratios, changes, n_models=len(models)))
     record = text_record(options) | {"n_sentences": len(texts[0]), "agreement": options.agreement or None}
     record |= {"n_items": len(items), "shuffles": options.shuffles, "seed": options.seed}
     record |= {"models": models, "together": together}
@@ -127,12 +137,12 @@ def _load(path: str, options: argparse.Namespace) -> InterventionScorer:
         raise error if path in str(error) else InputError(f"{path}: {error}") from None
 
 
-def _chosen(scorers: Sequence[InterventionScorer], only: Sequence[str] | None) -> list[list[Any]]:
+def _chosen(scorers: Sequence[InterventionScorer], only: Sequence[str]) -> list[list[Any]]:
     """Each model's requested plans; plans that only other models allow are left out."""
     known = {name: None for scorer in scorers for name in scorer.plans}
-    for name in only or ():
+    for name in only:
         check_name("--only", name, known)
-    chosen = [[plan for name, plan in scorer.plans.items() if only is None or name in only] for scorer in scorers]
+    chosen = [[plan for name, plan in scorer.plans.items() if not only or name in only] for scorer in scorers]
     return chosen
 
 
@@ -186,52 +196,28 @@ def _summary(runs: Sequence[Scores]) -> dict[str, Any]:
     return {"mean": means, "sd": {name: spread.sd for name, spread in spreads.items()} if len(runs) > 1 else None}
 
 
-def _values(models: Sequence[dict[str, Any]], score: str) -> dict[str, list[float]]:
-    """A score under each intervention, of the models that allow it."""
-    # In the order of the model that allows the most.
-    ordered = sorted(models, key=lambda model: -len(model["interventions"]))
-    names = {name: None for model in ordered for name in model["interventions"]}
-    return {
-        name: [m["interventions"][name]["mean"][score] for m in models if name in m["interventions"]] for name in names
-    }
+def _effects(models: Sequence[dict[str, Any]]) -> dict[str, list[Scores]]:
+    """The effects of each intervention on the models that allow it.
 
-
-def _changes(models: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
-    """The change of each accuracy in percentage points under each intervention, of the models that allow it.
-
-    Only of the accuracies that all models have: with other vocabularies, they score other items.
+    The ratio of perplexities; and the changes, in percentage points, of the accuracies that all models have: with other
+    vocabularies, they score other items.
     """
     kinds = [
         score
         for score in models[0][UNTOUCHED]
         if score.startswith(("agreement", "attractors")) and all(score in model[UNTOUCHED] for model in models)
     ]
-    return {
-        name: {
-            kind: [
-                m["interventions"][name]["mean"][kind] - m[UNTOUCHED][kind]
-                for m in models
-                if name in m["interventions"]
-            ]
-            for kind in kinds
-        }
-        for name in _values(models, "ratio")
-    }
-
-
-def _together(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The ratio of perplexities and the changes of accuracies over all models, by intervention."""
-    changes = _changes(models)
-    return {
-        name: {"n_models": len(ratios)}
-        | _summary(
-            [
-                {"ratio": ratio} | {kind: values[i] for kind, values in changes[name].items()}
-                for i, ratio in enumerate(ratios)
-            ]
-        )
-        for name, ratios in _values(models, "ratio").items()
-    }
+    effects: dict[str, list[Scores]] = {}
+    # In the order of the model that allows the most.
+    ordered = sorted(models, key=lambda model: -len(model["interventions"]))
+    for name in {name: None for model in ordered for name in model["interventions"]}:
+        effects[name] = []
+        for model in models:
+            if name in model["interventions"]:
+                mean = model["interventions"][name]["mean"]
+                changes = {kind: mean[kind] - model[UNTOUCHED][kind] for kind in kinds}
+                effects[name].append({"ratio": mean["ratio"]} | changes)
+    return effects
 
 
 def _table_of_model(model: dict[str, Any], record: dict[str, Any]) -> PrintedTable:

@@ -35,7 +35,7 @@ EXAMPLE = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm parse`."""
     shared(parser, "MODEL")
-    option(parser, "[SENTENCE ...]", "text of a sentence; - reads stdin", default=[])
+    option(parser, "[SENTENCE ...]", "text of a sentence; - reads stdin")
     add_sentences(parser)
     output = "also write the trees to this file, in the format of its ending: .html, a page to look through; .svg; "
     output += ".pdf (needs stack-lm[plots]); .tex for LaTeX (forest); .jsonl with distances; .mrg, .tree, .ptb, .txt "

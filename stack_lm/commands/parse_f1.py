@@ -33,7 +33,7 @@ from .f1_report import describe, f1_tables, note_readings, write_items
 from .f1_rules import RULES, Rules, note_misfits, read_rules
 from .files import TABLES, check_ending, check_outputs
 from .models import add_dropout_option, add_parsing_options, check_parsing_options, first_given, open_parser
-from .options import option, shared
+from .options import declare
 from .report import Problems, Report
 
 RANDOM_SEEDS = 5
@@ -64,46 +64,40 @@ class System:
     score: F1Score
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `stack-lm parse-f1`."""
-    option(
-        parser,
-        "[MODEL ...]",
-        "model directories, models on the hub, or files: bracketed trees, or JSON lines with trees or with words and "
-        "distances",
-        default=[],
-    )
-    option(
-        parser,
-        "--data TREEBANK",
+OPTIONS: dict[str, str | tuple[str, dict[str, Any]]] = {
+    "[MODEL ...]": "model directories, models on the hub, or files: bracketed trees, or JSON lines with trees or with "
+    "words and distances",
+    "--data TREEBANK": (
         "a .mrg file or a directory of them, a file of bracketed trees, JSON lines with parses, nltk:treebank, "
         "nltk:conll2000, chunks:FILE, or - for standard input",
-        required=True,
-    )
-    option(parser, "--convention NAME", f"required: one of {', '.join(CONVENTIONS.registered)}, or a plug-in's")
-    option(
-        parser,
-        "--rule KEY=VALUE",
+        {"required": True},
+    ),
+    "--convention NAME": f"required: one of {', '.join(CONVENTIONS.registered)}, or a plug-in's",
+    "--rule KEY=VALUE": (
         f"change the convention's {', '.join(RULES)}; repeatable; see docs/parse_f1.md",
-        action="append",
-        default=[],
-    )
-    option(parser, "--baselines", "also score baseline trees, which ignore the words, and the best binary trees")
-    shared(parser, "--against", against="sentences, from the first model to each of these, by the paired bootstrap")
-    shared(parser, "--ensemble", ensemble="models or files")
-    option(
-        parser,
-        "--outlier-share X",
+        {"action": "append", "default": []},
+    ),
+    "--baselines": "also score baseline trees, which ignore the words, and the best binary trees",
+    "--against": "sentences, from the first model to each of these, by the paired bootstrap",
+    "--ensemble": "models or files",
+    "--outlier-share X": (
         "with --ensemble: a run whose mean F1 with the others is below X of the median has no vote; 0: all vote. No "
         "gold tree is used",
-        default=OUTLIER_SHARE,
-    )
-    names = ", ".join(PRIORS)
-    option(parser, "--prior NAME[:N]", f"with --ensemble: also score it with N (1) more votes for such trees: {names}")
-    output = "write the scored trees: .html, .pdf, .svg and .jsonl with the gold trees; .tex, .mrg"
-    shared(parser, "--output", output=output)
-    option(parser, "--only LIST", "with --output: these sentences of the treebank, such as 1,5-8")
-    shared(parser, "--items", "--limit", "--max-words", "--keep-going", items="sentences", limit="of these sentences")
+        {"default": OUTLIER_SHARE},
+    ),
+    "--prior NAME[:N]": f"with --ensemble: also score it with N (1) more votes for such trees: {', '.join(PRIORS)}",
+    "--output": "write the scored trees: .html, .pdf, .svg and .jsonl with the gold trees; .tex, .mrg",
+    "--only LIST": "with --output: these sentences of the treebank, such as 1,5-8",
+    "--items": "sentences",
+    "--limit": "of these sentences",
+    "--max-words": "",
+    "--keep-going": "trees",
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm parse-f1`."""
+    declare(parser, OPTIONS)
     add_dropout_option(parser)
     add_parsing_options(parser)
 
@@ -118,8 +112,6 @@ def run(options: argparse.Namespace) -> Report:
     only = _ranges(options.only) if options.only else None
     _check_options(options, names, rules)
     problems = Problems(options.keep_going)
-    if not options.keep_going:
-        find_models(*(name for name in names if not _is_file(name)))
     trees = read_treebank(options.data, decoder=options.decoder or DEFAULT_DECODER, on_error=problems.on_error)
     gold = [prepare_gold(tree, rules.convention) for tree in trees]
     if only is not None and (number := max(first for first, _ in only)) > len(gold):
@@ -193,6 +185,8 @@ def _check_options(options: argparse.Namespace, names: Sequence[str], rules: Rul
         raise InputError(f"--outlier-share must be from 0 to 1; got {options.outlier_share:g}")
     if len(names) > 1 and not options.ensemble and (options.output or options.items):
         raise InputError(f"--output and --items write the trees of one system; got {len(names)}: {', '.join(names)}")
+    if not options.keep_going:
+        find_models(*(name for name in names if not _is_file(name)))
 
 
 def _is_file(name: str) -> bool:

@@ -52,11 +52,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm perplexity`."""
     shared(parser, "MODEL ...", "--against", against="sentences, or over runs and sentences")
     shared(parser, "--data", *TEXT, data="the text", split="test; with --held-out, train")
-    option(
-        parser,
-        "--held-out X",
-        "only the sentences that a training run with this data.held_out leaves out: a number, or a share below 1",
-    )
+    held_out = "only the sentences that a training run with this data.held_out leaves out: a number, or a share below 1"
+    option(parser, "--held-out X", held_out)
     shared(parser, "--seed", seed="with --held-out: the run's data.held_out_seed, or its seed (default: 0)")
     shared(parser, "--limit", "--keep-going", *DEVICE, limit="sentences", keep_going="lines and rows")
 

@@ -91,22 +91,12 @@ class Preset:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm presets`."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
-    show = add_command(
-        actions,
-        "show",
-        show_preset,
-        summary="print a preset or a table as one YAML file, with the comments of its parts",
-        example="stack-lm presets show suzgun2019/stack_rnn_softmax",
-        nested=True,
-    )
-    copy = add_command(
-        actions,
-        "copy",
-        copy_preset,
-        summary="write a preset or a table to a YAML file of your own",
-        example="stack-lm presets copy hao2018/linear_stack mine.yaml",
-        nested=True,
-    )
+    summary = "print a preset or a table as one YAML file, with the comments of its parts"
+    example = "stack-lm presets show suzgun2019/stack_rnn_softmax"
+    show = add_command(actions, "show", show_preset, summary=summary, example=example, nested=True)
+    summary = "write a preset or a table to a YAML file of your own"
+    example = "stack-lm presets copy hao2018/linear_stack mine.yaml"
+    copy = add_command(actions, "copy", copy_preset, summary=summary, example=example, nested=True)
     for action in (show, copy):
         option(action, "NAME", "a name from the list, such as merrill2019/brown_u1")
     option(copy, "FILE", "the YAML file to write", type=Path)

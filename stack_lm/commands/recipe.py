@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser, *, presets: bool = True) -> Non
         presets: whether there are presets for the command.
     """
     kinds = ", or a preset, which `stack-lm presets` lists" * presets
-    option(parser, "[CONFIG|KEY=VALUE ...]", f"a YAML file{kinds}; keys to override", dest="overrides", default=[])
+    option(parser, "[CONFIG|KEY=VALUE ...]", f"a YAML file{kinds}; keys to override", dest="overrides")
     option(parser, "-o, --output DIR", "the output_dir of the configuration")
     earlier = parser.add_mutually_exclusive_group()
     option(earlier, "--resume", "continue from the last checkpoint in output_dir, or start if there is none")

@@ -38,41 +38,23 @@ _SHORT |= {"mean_of_best_loss": "mean of best loss"}
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm results`."""
-    option(
-        parser,
-        "DIR ...",
-        "an output_dir of `stack-lm train task`; its shards, and several directories of one table, are merged. Or "
-        "models, their cards, files of --json output of perplexity, parse-f1, agreement, minimal-pairs or strengths, "
-        "or CSV and TSV tables with a column 'model', such as published scores; shown side by side",
-        dest="directories",
-    )
+    directories = "an output_dir of `stack-lm train task`; its shards, and several directories of one table, are "
+    directories += "merged. Or models, their cards, files of --json output of perplexity, parse-f1, agreement, "
+    directories += "minimal-pairs or strengths, or tables with a column 'model' (.csv, .tsv), such as published scores"
+    option(parser, "DIR ...", directories, dest="directories")
     forms = parser.add_mutually_exclusive_group()
     option(forms, "--against DIR", "another run of the table: show both, and the difference")
     matrix = "a matrix: tasks down, by their level of the Chomsky hierarchy, and networks across"
     option(forms, "--matrix", matrix)
     choices = parser.add_mutually_exclusive_group()
     option(choices, "--rows REGEX", "print only the rows (of models: scores) whose names match")
-    option(
-        choices,
-        "--column HEAD=REGEX",
-        "of models: print a row for each model, with a column for the score whose name matches; repeatable",
-        action="append",
-        default=[],
-        dest="columns",
-    )
-    option(
-        parser,
-        "--summary",
-        "with --column: also print the minimum, median and maximum over models whose names differ in the seed at their "
-        "end, such as u1-seed3",
-    )
+    column = "of models: print a row for each model, with a column for the score whose name matches; repeatable"
+    option(choices, "--column HEAD=REGEX", column, action="append", default=[], dest="columns")
+    summary = "with --column: also print the minimum, median and maximum over models whose names differ in the seed at "
+    option(parser, "--summary", f"{summary}their end, such as u1-seed3")
     option(parser, "--title TEXT", "title of a table of models, the caption in LaTeX (default: Scores of models)")
-    option(
-        parser,
-        "-o, --output DIR",
-        "also write the whole table and its trials, without models and scores by length, to a directory small enough "
-        "to publish, which this command can read",
-    )
+    output = "also write the table and its trials, without models and scores by length, to a directory small enough to "
+    option(parser, "-o, --output DIR", f"{output}publish, which this command can read")
     option(parser, "--format", "format of the table", choices=FORMATS, default="text")
 
 

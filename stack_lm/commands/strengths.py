@@ -42,13 +42,8 @@ EXAMPLE = "stack-lm strengths runs/brown-u1 --data nltk:treebank --figure streng
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm strengths`."""
     shared(parser, "MODEL")
-    option(
-        parser,
-        "--data SOURCE",
-        "a treebank (as for parse-f1), whose trees show the verbs' objects; a .conllu file; or a corpus with tags, "
-        "such as nltk:brown, generated or one of your own",
-        required=True,
-    )
+    data = "a treebank (as for parse-f1), whose trees show the verbs' objects; a .conllu file; or a corpus with tags, "
+    option(parser, "--data SOURCE", f"{data}such as nltk:brown, generated or one of your own", required=True)
     for name, example in _EXAMPLES.items():
         option(parser, f"--{name} VERBS", f"compare these verbs, such as {example}, whatever the trees say")
     shared(parser, "--limit", "--figure", "--items", limit="sentences", figure="the distributions", items="words")

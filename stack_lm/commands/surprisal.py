@@ -22,7 +22,7 @@ from ..interpretation.surprisal import MOST_MODELS, SurprisalCurve, plot_surpris
 from ..messages import counted, shortened
 from .files import check_different, check_ending, check_outputs, short_names
 from .models import open_scorer, shown_words
-from .options import DEVICE, option, shared
+from .options import DEVICE, declare, option, shared
 from .printing import PrintedTable
 from .report import Problems, Report
 from .texts import add_sentences, note_several_sentences, note_without_result, read_sentences
@@ -43,33 +43,26 @@ EXAMPLE = (
 )
 
 
+OPTIONS: dict[str, str | tuple[str, dict[str, Any]]] = {
+    "--output": f"write a row for each word: {', '.join(ENDINGS)}; - is standard output, as .csv",
+    "--base": ("base of the logarithm; 2 gives bits", {"choices": BASES, "default": "2"}),
+    "--punctuation": (
+        "count punctuation with the word that it touches, or give it rows of its own",
+        {"choices": ("attach", "split"), "default": "attach"},
+    ),
+    "--end": "also write a row for the end of each sentence",
+    "--frequencies FILE": "a table with the columns word, count: adds the logarithm of each word's relative frequency",
+    "--figure": "a sentence",
+    "--sentence N": "with --figure: the sentence's number (default: the first)",
+}
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm surprisal`."""
-    option(
-        parser,
-        "MODEL|SENTENCE ...",
-        "model directories, or models on the hub: any causal language model; and sentences: arguments with a space",
-        dest="models",
-    )
+    models = "model directories, or models on the hub: any causal language model; and sentences: arguments with a space"
+    option(parser, "MODEL|SENTENCE ...", models, dest="models")
     add_sentences(parser)
-    output = f"write a row for each word: {', '.join(ENDINGS)}; - is standard output, as .csv"
-    shared(parser, "--output", output=output)
-    option(parser, "--base", "base of the logarithm; 2 gives bits", choices=BASES, default="2")
-    option(
-        parser,
-        "--punctuation",
-        "count punctuation with the word that it touches, or give it rows of its own",
-        choices=("attach", "split"),
-        default="attach",
-    )
-    option(parser, "--end", "also write a row for the end of each sentence")
-    option(
-        parser,
-        "--frequencies FILE",
-        "a table with the columns word and count: adds the logarithm of each word's relative frequency",
-    )
-    shared(parser, "--figure", figure="a sentence")
-    option(parser, "--sentence N", "with --figure: the sentence's number (default: the first)")
+    declare(parser, OPTIONS)
     shared(parser, "--word-strength", *DEVICE)
     parser.set_defaults(layer=None)  # rows have the strengths of all memory layers
 

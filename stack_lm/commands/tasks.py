@@ -40,31 +40,9 @@ _SHOWN_LINES = 5
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm tasks`."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
-    show = add_command(
-        actions,
-        "show",
-        show_examples,
-        summary="print examples of a task with their targets, and which of them are scored",
-        example="stack-lm tasks show suzgun2019/dyck2 --seed 0 -n 5 --split test\n"
-        "  stack-lm tasks show grefenstette2015/copy symbols=16 --longest 16",
-        nested=True,
-    )
-    check = add_command(
-        actions,
-        "check",
-        check_file,
-        summary="recompute the targets of the strings in a file; status 1 if any differs. For a task of "
-        "your own, its file alone is read and described",
-        example="stack-lm tasks check hao2018/xor strings.csv\n  stack-lm tasks check labels.csv test=0.2",
-        nested=True,
-    )
-    score = add_command(
-        actions,
-        "score",
-        score_file,
-        summary="score trained models of a task on the strings of a file",
-        example="stack-lm tasks score strings.csv runs/hao2018-table1/models/5/*",
-        nested=True,
+    show, check, score = (
+        add_command(actions, name, run_action, summary=summary, example=example, nested=True)
+        for name, (run_action, summary, example) in _ACTIONS.items()
     )
     for action in (show, check):
         option(action, "NAME", "as in the list, such as hao2018/xor; or a file or folder of your own")
@@ -81,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(score, "FILE", file)
     overrides = "options of the task, such as symbols=16; the options.* of `stack-lm train task`"
     for action in (show, check):
-        option(action, "[KEY=VALUE ...]", overrides, dest="overrides", default=[])
+        option(action, "[KEY=VALUE ...]", overrides, dest="overrides")
     option(score, "MODEL ...", "directories of models of one task that `stack-lm train task` saved")
 
 
@@ -293,3 +271,24 @@ def _record(task: Task) -> dict[str, Any]:
 def _written(task: Task, example: Example) -> dict[str, Any]:
     targets = " ".join(task.write_targets(example.target))
     return {"source": task.write(example.source), "target": targets, "mask": list(example.mask)}
+
+
+_ACTIONS = {
+    "show": (
+        show_examples,
+        "print examples of a task with their targets, and which of them are scored",
+        "stack-lm tasks show suzgun2019/dyck2 --seed 0 -n 5 --split test\n"
+        "  stack-lm tasks show grefenstette2015/copy symbols=16 --longest 16",
+    ),
+    "check": (
+        check_file,
+        "recompute the targets of the strings in a file; status 1 if any differs. For a task of your own, its file "
+        "alone is read and described",
+        "stack-lm tasks check hao2018/xor strings.csv\n  stack-lm tasks check labels.csv test=0.2",
+    ),
+    "score": (
+        score_file,
+        "score trained models of a task on the strings of a file",
+        "stack-lm tasks score strings.csv runs/hao2018-table1/models/5/*",
+    ),
+}

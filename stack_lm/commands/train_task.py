@@ -32,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm train task`."""
     option(parser, "TABLE|PRESET", "a table, or a preset; `stack-lm presets` lists them", dest="name")
     keys = "a task or a file, with a preset; keys to override"
-    option(parser, "[TASK|KEY=VALUE ...]", keys, dest="overrides", default=[])
+    option(parser, "[TASK|KEY=VALUE ...]", keys, dest="overrides")
     option(parser, "-o, --output DIR", "the output_dir of the table")
     option(parser, "--seeds N", "trials of each row, with seeds from 0")
     option(parser, "--jobs N", "worker processes", default=1)
