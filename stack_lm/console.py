@@ -60,8 +60,10 @@ class Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """The help, whose usage line has the arguments first, then the required options."""
         forms = {None: "{}", "?": "[{}]", "+": "{} ...", "*": "[{} ...]", argparse.PARSER: "{} ..."}
-        words = [forms[a.nargs].format(a.metavar) for a in self._actions if not a.option_strings]  # type: ignore[index]
-        words += [f"{a.option_strings[-1]} {a.metavar}" for a in self._actions if a.option_strings and a.required]
+        words = [forms.get(a.nargs, "{}").format(a.metavar or a.dest) for a in self._actions if not a.option_strings]
+        words += [
+            f"{a.option_strings[-1]} {a.metavar or a.dest}" for a in self._actions if a.option_strings and a.required
+        ]
         self.usage = " ".join(["%(prog)s", *words, "[options]"])
         return super().format_help()
 

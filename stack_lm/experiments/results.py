@@ -293,5 +293,6 @@ def _selection(record: Record) -> float:
     if validation is None:
         loss = record["history"][-1]["loss"]
         return math.inf if loss is None else float(loss)
-    name = training.get("validation_score") or next(iter(validation))
+    # Earlier versions did not record the score: it was the first of the kind's.
+    name = record.get("decisive_score") or training.get("validation_score") or next(iter(validation))
     return float(validation[name]) * (1 if name in IN_NATS else -1)

@@ -237,6 +237,7 @@ class Trial:
         names = [name for name in self.encoding.task.plan if name != "train"]
         return {
             "scores": {name: self._score(name) for name in names},
+            "decisive_score": self._decisive,
             "history": self.history,
             "epochs": len(self.history),
             "updates": self.updates,

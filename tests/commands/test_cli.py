@@ -263,8 +263,8 @@ def test_runs_that_score_other_items(capsys, outcomes, tmp_path):
     first = tmp_path / "first.tsv"
     first.write_text("".join(lines))
     command = ("agreement", first, outcomes / "a1.tsv", "--data", outcomes, "--format", "linzen-gulordava")
-    status, out, err = run(capsys, *command, "--by", "attractors")
-    assert (status, err) == (0, "")
+    status, out, err = run(capsys, *command, "--by", "number", "--by", "attractors")
+    assert (status, err, "number: plural" in out) == (0, "", True)
     rows = [line for line in out.splitlines() if "attractors: " in line]
     assert ["attractors: 0" in rows[0], "attractors: 1" in rows[1], len(rows)] == [True, True, 2]
 
@@ -575,6 +575,30 @@ def test_version_and_help():
     wrong = shell("parse")
     assert wrong.returncode == 2
     assert "the following arguments are required: MODEL" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("parse-f1", "m", "--treebank", "t.mrg"), "--treebank is now --data"),
+        (("parse-f1", "m", "--data", "t.mrg", "--gold=left"), "--gold is now --rule gold=..."),
+        (("results", "a", "--compare", "b"), "--compare is now --against"),
+        (("demo", "--sentences", "5000"), "--sentences is now --limit"),
+    ],
+)
+def test_an_old_option_names_the_new_one(capsys, arguments, message):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert f"stack-lm {arguments[0]}: error: {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "usage", ["parse MODEL [SENTENCE ...]", "parse-f1 [MODEL ...] --data TREEBANK", "train KIND ..."]
+)
+def test_arguments_come_first_in_usage_lines(capsys, usage):
+    with pytest.raises(SystemExit):
+        main([usage.split()[0], "--help"])
+    assert capsys.readouterr().out.startswith(f"usage: stack-lm {usage} [options]\n")
 
 
 # --- bad input: one clear line, exit status 2, nothing written

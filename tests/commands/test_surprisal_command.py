@@ -64,6 +64,14 @@ def test_every_format_has_the_table_of_the_function(capsys, models, data, tmp_pa
     assert sorted(file.name for file in tmp_path.iterdir()) == ["data.csv", output.name]
 
 
+def test_sentences_are_arguments_too(capsys, models):
+    rows = run_json(capsys, "surprisal", models[0], "the dogs bark", "old dogs sleep")["rows"]
+    assert [row["word"] for row in rows] == "the dogs bark old dogs sleep".split()
+    assert "surprisal, 1 sentence" in run(capsys, "surprisal", *models, "the dogs bark")[1]
+    assert fails(capsys, "surprisal", "the dogs bark") == "give a MODEL beside the sentences"
+    assert fails(capsys, "surprisal", models[0]).startswith("no sentence: give one or more, or --data FILE")
+
+
 def test_unreadable_rows_can_be_left_out(capsys, models, tmp_path):
     lines = ["{", '{"item": 7, "text": "the dogs bark"}', '{"item": 8, "text": 3}', '{"item": 9, "text": "the dog"}']
     (tmp_path / "data.jsonl").write_text("\n".join(lines) + "\n")
