@@ -339,7 +339,7 @@ STRUCTURED: dict[str, tuple[Damage, ...]] = {
     ".safetensors": (damage_safetensors,),
     ".mrg": (damage_brackets, damage_lines),
     ".parquet": (damage_parquet,),
-    **dict.fromkeys((".gz", ".zst", ".xz"), (damage_packed,)),
+    **dict.fromkeys((".gz", ".xz"), (damage_packed,)),
     **dict.fromkeys((".csv", ".tsv"), (damage_table, damage_lines)),
     **dict.fromkeys((".pickle", ".pth", ".th"), (damage_bytes,)),
 }
