@@ -157,7 +157,7 @@ def _compare_two(
     both = (first.correct >= 0) & (second.correct >= 0)
     mine, others = (100 * float(result.correct[both].mean()) for result in (first, second))
     compared = {"accuracy_first": mine, "accuracy_second": others} | dataclasses.asdict(test)
-    shown = [
+    shown: list[PrintedTable | str] = [
         _table_of_one(options, first),
         f"on the {test.n:,} items of both: {mine:.2f} for {options.models[0]}, {others:.2f} for {options.against[0]}",
         f"McNemar: right alone {test.only_first:,} and {test.only_second:,}, statistic {test.statistic:.2f}, p "
