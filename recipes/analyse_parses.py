@@ -9,7 +9,7 @@ joined.
 Gold trees decide these numbers: do not choose a checkpoint by them without saying so.
 
 Example:
-    python recipes/analyse_parses.py runs/u1/checkpoints/* runs/u1 --treebank nltk:treebank --output analysis
+    python recipes/analyse_parses.py runs/u1/checkpoints/* runs/u1 --data nltk:treebank --output analysis
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from stack_lm.atomic import atomic_directory
-from stack_lm.commands.models import add_layer_option, reading_options
+from stack_lm.commands.models import reading_options
+from stack_lm.commands.options import DEVICE, LAYER, shared
 from stack_lm.console import (
-    add_model_options,
     print_note,
     print_written,
     progress,
@@ -131,12 +131,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = script_parser(__doc__, "analyse_parses.py")
     parser.add_argument("models", metavar="MODEL", nargs="+", help="model directories, or checkpoints")
     parser.add_argument(
-        "--treebank", metavar="PATH", required=True, help="a treebank with tags, as for stack-lm parse-f1"
+        "--data", dest="treebank", metavar="PATH", required=True, help="a treebank with tags, as for stack-lm parse-f1"
     )
     parser.add_argument("--output", metavar="DIRECTORY", required=True, help="folder for the tables and the figure")
     parser.add_argument("--conventions", metavar="NAME", nargs="+", help="default: all")
-    add_layer_option(parser)
-    add_model_options(parser)
+    shared(parser, *LAYER, *DEVICE)
     options = parser.parse_args(arguments)
 
     def run() -> None:

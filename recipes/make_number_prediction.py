@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from stack_lm.atomic import atomic_directory
-from stack_lm.commands.texts import add_column
+from stack_lm.commands.options import shared
 from stack_lm.console import (
     positive_int,
     print_json,
@@ -111,7 +111,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "source", metavar="TEXT", help="text as for training: a file with a sentence a line or row, or nltk:NAME"
     )
-    add_column(parser)
+    shared(parser, "--column")
     parser.add_argument("output", metavar="DIRECTORY", help="folder for the files; it must be absent or empty")
     parser.add_argument("--limit", type=positive_int, metavar="N", help="read the first N sentences only")
     parser.add_argument("--vocab-size", type=positive_int, default=10_000, help="words kept (default: 10000)")

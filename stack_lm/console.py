@@ -22,12 +22,29 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from .atomic import atomic_file
-from .errors import InputError, OnError, fail
+from .errors import InputError
 from .import_hooks import after_import
 from .messages import did_you_mean
 from .plugins import import_plugin
 
 Subparsers = Any  # argparse's own class for them is private
+# What took the place of earlier options.
+OLD_OPTIONS = {
+    "--treebank": "--data",
+    "--compare": "--against, which takes the others",
+    "--trees": "--output",
+    "--save": "--output",
+    "--sentences": "--limit",
+    "--agreement-items": "--limit, which counts items and sentences",
+    "--max-length": "--max-words",
+    "--predictions": "an argument: files of trees stand beside models",
+    "--dropout": "--dropout-samples N:P",
+    "--prior-votes": "--prior NAME:N",
+    "--ignore-labels": "--rule labels=ignored",
+} | {
+    f"--{name.replace('_', '-')}": f"--rule {name}=..."
+    for name in "parameters punctuation removed removed_by gold whole_sentence average min_words without_spans".split()
+}
 # Characters of a message, and of a text without spaces in it: a message may show a whole file as a value.
 _LONGEST_MESSAGE, _LONGEST_WORD = 900, 200
 # Between two lines of progress of one piece of work; see `LineClock`.
@@ -40,30 +57,40 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter} | settings)
 
+    def format_help(self) -> str:
+        """The help, whose usage line has the arguments first, then the required options."""
+        forms = {None: "{}", "?": "[{}]", "+": "{} ...", "*": "[{} ...]", argparse.PARSER: "{} ..."}
+        words = [forms.get(a.nargs, "{}").format(a.metavar or a.dest) for a in self._actions if not a.option_strings]
+        words += [
+            f"{a.option_strings[-1]} {a.metavar or a.dest}" for a in self._actions if a.option_strings and a.required
+        ]
+        self.usage = " ".join(["%(prog)s", *words, "[options]"])
+        return super().format_help()
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse. Arguments such as sentences may follow options, which argparse supports only if they are required.
 
         A command with overrides, such as model.hidden_size=8, takes an argument that is not one of its options as an
         override.
         """
+        if self._subparsers is None:
+            for old in [str(arg).partition("=")[0] for arg in args or ()]:
+                if old in OLD_OPTIONS and old not in self._option_string_actions:
+                    self.error(f"{old} is now {OLD_OPTIONS[old]}")
         options, others = super().parse_known_args(args, namespace)
-        lists = [action.dest for action in self._actions if not action.option_strings and action.nargs in ("*", "+")]
+        optional = [action for action in self._actions if not action.option_strings and action.nargs in ("*", "+", "?")]
+        last = optional[-1] if optional else None
         named = any(other.startswith("-") and other != "-" for other in others)  # "-" is standard input
         if hasattr(options, "overrides"):
             options.overrides = [*options.overrides, *others]
-        elif lists and not named:
-            setattr(options, lists[-1], [*getattr(options, lists[-1]), *others])
-        elif (one := self._missing(options)) and len(others) == 1 and not named:
-            setattr(options, one, others[0])
+        elif last and not named and last.nargs != "?":
+            setattr(options, last.dest, [*getattr(options, last.dest), *others])
+        elif last and not named and len(others) == 1 and getattr(options, last.dest) is None:
+            setattr(options, last.dest, others[0])
         elif others:
             near = did_you_mean(others[0].partition("=")[0], self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(others)}{near}")
         return options, []
-
-    def _missing(self, options: argparse.Namespace) -> str:
-        """The optional positional argument without a value; "" if there is none."""
-        there = (action.dest for action in self._actions if not action.option_strings and action.nargs == "?")
-        return next((name for name in there if getattr(options, name, None) is None), "")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -93,7 +120,7 @@ def script_parser(documentation: str | None, name: str | None = None) -> argpars
 def add_command(
     subparsers: Subparsers,
     name: str,
-    run: Callable[[argparse.Namespace], int | None],
+    run: Callable[[argparse.Namespace], Any],
     *,
     summary: str,
     example: str,
@@ -105,7 +132,7 @@ def add_command(
     Args:
         subparsers: the parsers to which it is added.
         name: the name of the command.
-        run: its body, which may return an exit status.
+        run: its body, which may return a report or an exit status.
         summary: its line in the list of commands, and the first of its help.
         example: the last lines of its help.
         description: the description of its help, below the summary.
@@ -113,7 +140,7 @@ def add_command(
     """
     parser: argparse.ArgumentParser = subparsers.add_parser(
         name,
-        help=summary,
+        **({"help": summary} if nested else {}),
         description=f"{summary[0].upper()}{summary[1:]}.\n\n{description}".strip(),
         epilog=f"example:\n  {example}",
     )
@@ -146,19 +173,6 @@ class _Import(argparse.Action):
             import_plugin(value)
         except InputError as error:
             parser.error(str(error))
-
-
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add the argument for the model that a command runs."""
-    parser.add_argument("model", metavar="MODEL", help="a model directory, or a model on the hub")
-
-
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for a model's device and batches."""
-    parser.add_argument("--device", help="such as cpu or cuda:1; a GPU if there is one, by default")
-    parser.add_argument(
-        "--batch-tokens", type=positive_int, default=2048, help="tokens in a batch, padding included (default: 2048)"
-    )
 
 
 def positive_int(text: str) -> int:
@@ -250,59 +264,9 @@ def write_table(path: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     with atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="," if path.lower().endswith(".csv") else "\t", lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows([_in_file(value) for value in row] for row in rows)
-
-
-def _in_file(value: Any) -> Any:
-    if value is None or value != value:
-        return ""
-    return rounded(value) if isinstance(value, float) else value
-
-
-class Problems:
-    """Unreadable input: the first problem stops the command; with `--keep-going` the command continues without it.
-
-    Args:
-        keep_going: collect problems, and fail at the end.
-    """
-
-    def __init__(self, keep_going: bool) -> None:
-        self._found: dict[str, None] = {}  # each once, even if its source is read twice
-        self._keep_going = keep_going
-
-    @property
-    def on_error(self) -> OnError:
-        """An error handler for readers that can skip a part: it collects the error, or raises it."""
-        return (lambda error: self.add([str(error)])) if self._keep_going else fail
-
-    def add(self, messages: Sequence[str]) -> None:
-        """Collect problems, and print the first ten."""
-        for message in messages:
-            if message in self._found:
-                continue
-            self._found[message] = None
-            if len(self._found) <= 10:
-                print_note(f"left out: {message}")
-
-    @contextmanager
-    def of(self, part: str) -> Iterator[None]:
-        """Run a part of the work, which is skipped if its input is invalid."""
-        try:
-            yield
-        except InputError as error:
-            if not self._keep_going:
-                raise
-            self.add([str(error)])
-
-    def finish(self) -> None:
-        """End the command.
-
-        Raises:
-            InputError: if anything was left out.
-        """
-        if self._found:
-            more = f", and {len(self._found) - 1} more" if len(self._found) > 1 else ""
-            raise InputError(f"something was left out: {next(iter(self._found))}{more}")
+        for row in rows:
+            cells = ["" if value is None or value != value else value for value in row]
+            writer.writerow([rounded(cell) if isinstance(cell, float) else cell for cell in cells])
 
 
 def print_note(text: str) -> None:

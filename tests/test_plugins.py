@@ -267,9 +267,7 @@ def test_a_module_is_imported_too(files, monkeypatch, capsys):
     trees = files / "trees.txt"
     trees.write_text("(S (NP (D the) (N dog)) (VP (V sees) (NP (D a) (N cat))) (. .))\n")
     several = ["--import", "package.rules", "--import", files / "own_task.py"]
-    scored = run_json(
-        capsys, "parse-f1", "--predictions", trees, "--treebank", trees, *several, "--convention", "own_rules"
-    )
+    scored = run_json(capsys, "parse-f1", trees, "--data", trees, *several, "--convention", "own_rules")
     assert (scored["convention"], round(scored["systems"][0]["f1"], 4)) == ("own_rules", 100)
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..console import Problems
 from ..errors import InputError
 from ..eval.agreement import AgreementItem, agreement_properties, evaluate_agreement
 from ..eval.agreement_formats import AGREEMENT_FORMATS, read_agreement
 from ..eval.choices import begun
 from ..eval.pair_formats import PAIR_FORMATS
 from ..messages import check_name
-from .choices import ChoiceTask, add_choice_options, check_choice_options, load_language_model, score_task
+from .choices import ChoiceTask, add_choice_options, check_choice_options, load_language_model, read_items, score_task
+from .report import Problems, Report
 
 EXAMPLE = """stack-lm agreement runs/brown-u1 --data linzen_sentences/ --format linzen-gulordava --items items.tsv
   stack-lm agreement runs/u1-s0 runs/u1-s1 --against runs/lstm-s0 runs/lstm-s1 --data seed/ --format linzen-gulordava"""
@@ -30,8 +30,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> None:
-    """Score agreement and print it."""
+def run(options: argparse.Namespace) -> Report:
+    """Score agreement."""
     classifiers = options.format == "linzen-numpred"
     check_choice_options(options, "number classifier" if classifiers else "language model")
     problems = Problems(options.keep_going)
@@ -40,13 +40,11 @@ def run(options: argparse.Namespace) -> None:
             f"the format {options.format} is for `stack-lm minimal-pairs`, which compares verbs with --method prefix"
         )
     check_name("format", options.format, AGREEMENT_FORMATS)
-    items: list[AgreementItem] = []
-    files: list[str] = []
-    for source in options.data:
-        with problems.of(source):
-            some = read_agreement(source, options.format, on_error=problems.on_error)
-            items += some
-            files += [source] * len(some)
+
+    def read(source: str) -> list[AgreementItem]:
+        return read_agreement(source, options.format, on_error=problems.on_error)
+
+    items, files = read_items(options.data, read, options, problems)
 
     def load(path: str) -> Any:
         if classifiers:
@@ -68,4 +66,4 @@ def run(options: argparse.Namespace) -> None:
         names=("correct", "wrong"),
         shared=None if classifiers else lambda item: begun(item.prefix),
     )
-    score_task(options, problems, task)
+    return score_task(options, problems, task)

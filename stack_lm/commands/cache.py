@@ -8,35 +8,32 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..console import print_json, print_table
 from ..data.cache_folder import token_cache
 from ..errors import InputError
 from ..messages import counted
+from .options import option
+from .printing import PrintedTable
+from .report import Report
 
 EXAMPLE = "stack-lm cache --clear"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm cache`."""
-    parser.add_argument("--clear", action="store_true", help="remove all cached text")
+    option(parser, "--clear", "remove all cached text")
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> Report:
     """List the cache entries, and remove them on request."""
     folder = token_cache()
     entries = [_describe(entry) for entry in sorted(folder.iterdir())] if folder.is_dir() else []
     if options.clear and folder.is_dir():
         _empty(folder.resolve())
     total = sum(entry["bytes"] for entry in entries)
-    if options.json:
-        print_json({"folder": str(folder), "bytes": total, "entries": entries, "cleared": options.clear})
-        return
-    print_table(
-        f"{folder}: {counted(len(entries), 'text')}, {total / 1e6:,.1f} MB" + (", removed" if options.clear else ""),
-        ["entry", "last used", "MB"],
-        [(entry["entry"], entry["used"], entry["bytes"] / 1e6) for entry in entries],
-        text_columns=2,
-    )
+    title = f"{folder}: {counted(len(entries), 'text')}, {total / 1e6:,.1f} MB" + ", removed" * options.clear
+    rows = [(entry["entry"], entry["used"], entry["bytes"] / 1e6) for entry in entries]
+    record = {"folder": str(folder), "bytes": total, "entries": entries, "cleared": options.clear}
+    return Report(record, [PrintedTable(title, ["entry", "last used", "MB"], rows, 2)])
 
 
 def _empty(folder: Path) -> None:

@@ -28,7 +28,7 @@ def print_scores(options: argparse.Namespace) -> None:
     Raises:
         InputError: for an option for trials, a model without a card or scores, or a pattern without a match.
     """
-    about_trials = {"--compare": options.compare, "--matrix": options.matrix, "--save": options.save}
+    about_trials = {"--against": options.against, "--matrix": options.matrix, "--output": options.output}
     given = next((option for option, value in about_trials.items() if value), None)
     if given is not None:
         raise InputError(

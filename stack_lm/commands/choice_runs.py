@@ -6,10 +6,11 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..console import print_json, print_table
 from ..eval.choices import Accuracy, ChoiceResult
 from ..eval.seeds import ALL, Spread, compare_runs, record, spreads
 from .files import short_names
+from .printing import PrintedTable
+from .report import Problems, Report
 from .runs import interval_and_p
 
 # Properties with more values are shown only on request.
@@ -25,29 +26,32 @@ def shown_properties(by: Sequence[str] | None, result: ChoiceResult) -> Sequence
 
 
 def report_runs(
-    options: argparse.Namespace, head: dict[str, Any], results: Sequence[ChoiceResult], others: Sequence[ChoiceResult]
-) -> None:
-    """Print the spread over several runs of a model and of another model, and the test of their difference.
+    options: argparse.Namespace,
+    head: dict[str, Any],
+    results: Sequence[ChoiceResult],
+    others: Sequence[ChoiceResult],
+    problems: Problems,
+) -> Report:
+    """The spread over several runs of a model and of another model, and the test of their difference.
 
     Args:
         options: the options of the command; `models` and `against` name the runs.
         head: further JSON fields of the command.
         results: the results of each run.
         others: the results of each run of the other model; empty for no comparison.
+        problems: the parts that were left out.
     """
-    sides = [(options.models, results)] + ([(options.against, others)] if others else [])
     comparisons = compare_runs(results, others) if others else {}
-    if options.json:
-        print_json(head | runs_record(options, results, others, record(comparisons) if others else None))
-        return
+    compared = runs_record(options, results, others, record(comparisons) if others else None)
     names = shown_properties(options.by, results[0])
     # Of all runs, because one with another vocabulary scores other items, perhaps none with some value.
     keys = spreads([*results, *others])
     shown = [ALL, *(key for name in names for key in keys if key != ALL and key[0] == name)]
-    for paths, side in sides:
-        _print_spreads(options.command, paths, side, shown)
+    sides = [(paths, side) for paths, side in ((options.models, results), (options.against, others)) if side]
+    tables = [_table_of_spreads(options.command, paths, side, shown) for paths, side in sides]
     if comparisons:
-        _print_comparisons(comparisons, shown, len(results), len(others))
+        tables.append(_table_of_comparisons(comparisons, shown, len(results), len(others)))
+    return Report(head | compared, tables, finish=problems.finish)
 
 
 def runs_record(
@@ -62,11 +66,13 @@ def runs_record(
         runs = [{"model": path} | result.record() for path, result in zip(paths, of_side, strict=True)]
         return {"runs": runs, "spread": record(spreads(of_side))}
 
-    found = side(options.models, results)
-    return found if comparison is None else found | {"against": side(options.against, others), "comparison": comparison}
+    runs = side(options.models, results)
+    return runs if comparison is None else runs | {"against": side(options.against, others), "comparison": comparison}
 
 
-def _print_spreads(command: str, paths: Sequence[str], side: Sequence[ChoiceResult], shown: Sequence[Any]) -> None:
+def _table_of_spreads(
+    command: str, paths: Sequence[str], side: Sequence[ChoiceResult], shown: Sequence[Any]
+) -> PrintedTable:
     by_label = {_label(*key): [_accuracy(result, *key) for result in side] for key in shown}
     by_label[MEAN_OVER_SETS] = [result.mean_over(SETS) for result in side]
     rows: list[tuple[object, ...]] = []
@@ -78,34 +84,26 @@ def _print_spreads(command: str, paths: Sequence[str], side: Sequence[ChoiceResu
             rows.append((label, _range([accuracy.n for accuracy in accuracies]), *numbers))
     columns = ["items", "n", "mean", "sd", "min", "median", "max", "always the more frequent number"]
     if all(row[-1] is None for row in rows):
-        columns.pop()
-        rows = [row[:-1] for row in rows]
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     each = ", ".join(f"{name} {result.accuracy:.2f}" for name, result in zip(short_names(paths), side, strict=True))
-    print_table(
-        f"{command} accuracy in % of {len(side)} runs",
-        columns,
-        rows,
-        caption=f"runs: {each}; left out: {_range([result.n_skipped for result in side])} of {side[0].n_items:,} "
-        f"(out of vocabulary: {'left out' if side[0].oov == 'skip' else 'wrong'})",
-    )
+    note = f"runs: {each}; left out: {_range([result.n_skipped for result in side])} of {side[0].n_items:,} "
+    note += f"(out of vocabulary: {'left out' if side[0].oov == 'skip' else 'wrong'})"
+    return PrintedTable(f"{command} accuracy in % of {len(side)} runs", columns, rows, note=note)
 
 
-def _print_comparisons(comparisons: dict[Any, Any], shown: Sequence[Any], n_first: int, n_second: int) -> None:
+def _table_of_comparisons(
+    comparisons: dict[Any, Any], shown: Sequence[Any], n_first: int, n_second: int
+) -> PrintedTable:
     rows = [
-        (
-            _label(*key),
-            f"{found.n_items:,}",
-            f"{found.difference:+.2f}",
-            *interval_and_p(found.low, found.high, found.p_value),
-        )
-        for key, found in comparisons.items()
+        (_label(*key), f"{of.n_items:,}", f"{of.difference:+.2f}", *interval_and_p(of.low, of.high, of.p_value))
+        for key, of in comparisons.items()
         if key in shown
     ]
-    print_table(
+    return PrintedTable(
         "difference of the means, in percentage points",
         ["items", "n", "difference", "95% interval", "p"],
         rows,
-        caption=f"over {n_first} and {n_second} runs and the items that all of them scored: min F' (Clark 1973)",
+        note=f"over {n_first} and {n_second} runs and the items that all of them scored: min F' (Clark 1973)",
     )
 
 

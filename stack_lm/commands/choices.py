@@ -10,25 +10,20 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from ..console import Problems, add_model_options, print_json, print_note, print_table, progress, write_table
+from ..console import print_note, progress, write_table
 from ..data.formats import cell_value
 from ..data.records import read_records
 from ..errors import InputError
-from ..eval.choices import (
-    Accuracy,
-    ChoiceResult,
-    OutOfVocabulary,
-    correct_codes,
-    score_choices,
-    with_unknown_words,
-)
+from ..eval.choices import ChoiceResult, OutOfVocabulary, correct_codes, score_choices, with_unknown_words
 from ..eval.significance import mcnemar
 from ..hub.locating import find_models
 from ..messages import did_you_mean
 from .choice_runs import MEAN_OVER_SETS, SETS, SHOWN_VALUES, report_runs, runs_record, shown_properties
 from .files import TABLES, check_different, check_ending, check_outputs, short_names
+from .options import DEVICE, option, shared
+from .printing import PrintedTable
+from .report import Problems, Report
 from .runs import check_runs
-from .texts import add_keep_going
 
 
 class ChoiceTask(NamedTuple):
@@ -55,45 +50,42 @@ class ChoiceTask(NamedTuple):
 
 def add_choice_options(parser: argparse.ArgumentParser, formats: Sequence[str], *, models: str, data: str) -> None:
     """Add the arguments that the commands share, with help for the models and the data."""
-    parser.add_argument("models", metavar="MODEL", nargs="+", help=models)
-    parser.add_argument("--data", metavar="PATH", required=True, nargs="+", help=data)
-    parser.add_argument("--format", metavar="NAME", required=True, help=f"one of {', '.join(formats)}")
-    parser.add_argument(
-        "--oov",
-        choices=get_args(OutOfVocabulary),
-        default="skip",
-        help="items that differ in a word outside the vocabulary: leave them out (default), or count them as wrong",
-    )
-    parser.add_argument(
-        "--by",
-        metavar="NAME",
-        nargs="+",
-        help=f"show scores by these properties (default: those with 2 to {SHOWN_VALUES} values; --json has all)",
-    )
-    parser.add_argument(
-        "--items", metavar="FILE", help="write a table of all items, from which scores can be recomputed"
-    )
-    parser.add_argument(
-        "--against",
-        metavar="MODEL",
-        nargs="+",
-        help="another model, or several runs of it, or their --items tables, on the same items: McNemar's test of one "
-        "against one, else a test over runs and items",
-    )
-    add_keep_going(parser, "items")
-    add_model_options(parser)
+    option(parser, "MODEL ...", models)
+    option(parser, "--data PATH ...", data, required=True)
+    option(parser, "--format NAME", f"one of {', '.join(formats)}", required=True)
+    oov = "items that differ in a word outside the vocabulary: leave them out, or count them as wrong"
+    option(parser, "--oov", oov, choices=get_args(OutOfVocabulary), default="skip")
+    by = f"show scores by these properties (default: those with 2 to {SHOWN_VALUES} values; --json has all)"
+    option(parser, "--by NAME ...", by)
+    against = "items (McNemar's test of one against one), or over runs and items; or their --items tables"
+    shared(parser, "--items", "--against", "--limit", items="items", against=against, limit="items")
+    shared(parser, "--keep-going", *DEVICE, keep_going="items")
 
 
 def check_choice_options(options: argparse.Namespace, what: str = "language model") -> None:
     """Check the options before a model is loaded; messages call the model `what`."""
     check_different(options.data)
     check_ending("--items", options.items, TABLES)
-    check_runs(options.models, options.against or [])
+    check_runs(options.models, options.against)
     if options.items is not None and len(options.models) > 1:
         raise InputError(f"--items takes the items of one model; got {len(options.models)} models")
-    models = [*options.models, *(options.against or [])]
+    models = [*options.models, *options.against]
     check_outputs({"--items": options.items}, [*models, *options.data])
     find_models(*(path for path in models if not Path(path).is_file()), what=what)
+
+
+def read_items(
+    sources: Sequence[str], read: Callable[[str], Sequence[Any]], options: argparse.Namespace, problems: Problems
+) -> tuple[list[Any], list[str]]:
+    """The items of all sources, up to `--limit`, and the source of each."""
+    items: list[Any] = []
+    files: list[str] = []
+    for source in sources:
+        with problems.of(source):
+            of_source = read(source)
+            items += of_source
+            files += [source] * len(of_source)
+    return items[: options.limit], files[: options.limit]
 
 
 def load_language_model(path: str, options: argparse.Namespace) -> Any:
@@ -103,8 +95,8 @@ def load_language_model(path: str, options: argparse.Namespace) -> Any:
     return ModelScorer.from_pretrained(path, device=options.device, batch_tokens=options.batch_tokens)
 
 
-def score_task(options: argparse.Namespace, problems: Problems, task: ChoiceTask, **settings: str) -> None:
-    """Score the readable items, and print, write and compare the results."""
+def score_task(options: argparse.Namespace, problems: Problems, task: ChoiceTask, **settings: str) -> Report:
+    """Score the readable items with all models, write a table of items on request, and compare the models."""
     if not task.items:
         problems.finish()
     paths = list(dict.fromkeys(task.files))
@@ -116,75 +108,62 @@ def score_task(options: argparse.Namespace, problems: Problems, task: ChoiceTask
         raise InputError("the items have a property 'file', which groups items of several files; rename the property")
     if options.items is not None:
         _shown_names(task, properties)
-
-    def score(path: str) -> ChoiceResult:
-        if Path(path).is_file():
-            return _read_result(path, task, options.oov, files)
-        model = task.load(path)
-        if task.shared is not None:
-            unknown = int(with_unknown_words(model, [task.shared(item) for item in task.items]).sum())
-            if unknown:
-                of_all = f"{unknown:,} of {len(task.items):,} items"
-                print_note(f"{path}: in {of_all}, a word shared by both sides is outside the vocabulary")
-        try:
-            with progress(f"scoring {path}", len(task.items)) as advance:
-                return task.evaluate(model, task.items, oov=options.oov, groups=files, progress=advance)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from error
-
-    against = options.against or []
-    paths = sorted((*options.models, *against), key=lambda path: not Path(path).is_file())  # reading fails sooner
-    scores = {path: score(path) for path in paths}
-    results, others = ([scores[path] for path in side] for side in (options.models, against))
+    models = [*options.models, *options.against]
+    scores = {}
+    for path in sorted(models, key=lambda path: not Path(path).is_file()):  # reading fails sooner
+        scores[path] = _score(path, task, options, files)
+    results, others = ([scores[path] for path in side] for side in (options.models, options.against))
     if options.items is not None:
         write_table(options.items, *_items_table(task, results[0]))
     head = {"data": options.data, "format": options.format} | settings
-    if len(results) == 1:
-        _report_one(options, head, results[0], others)
-    else:
-        report_runs(options, head, results, others)
-    problems.finish()
+    if len(results) > 1:
+        return report_runs(options, head, results, others, problems)
+    if not others:
+        record = {"model": options.models[0]} | head | results[0].record()
+        return Report(record, [_table_of_one(options, results[0])], finish=problems.finish)
+    return _compare_two(options, head, results[0], others[0], problems)
+
+
+def _score(path: str, task: ChoiceTask, options: argparse.Namespace, files: dict[str, list[str]]) -> ChoiceResult:
+    """The result of a model, or of its table of items."""
+    if Path(path).is_file():
+        return _read_result(path, task, options.oov, files)
+    model = task.load(path)
+    if task.shared is not None:
+        unknown = int(with_unknown_words(model, [task.shared(item) for item in task.items]).sum())
+        if unknown:
+            of_all = f"{unknown:,} of {len(task.items):,} items"
+            print_note(f"{path}: in {of_all}, a word shared by both sides is outside the vocabulary")
+    try:
+        with progress(f"scoring {path}", len(task.items)) as advance:
+            return task.evaluate(model, task.items, oov=options.oov, groups=files, progress=advance)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def _check_names(names: Sequence[str], properties: dict[str, Sequence[str | int | None]]) -> None:
-    there = [name for name, values in properties.items() if any(value is not None for value in values)]
+    allowed = [name for name, values in properties.items() if any(value is not None for value in values)]
     for name in names:
-        if name not in there:
-            allowed = f"one of {', '.join(there)}" if there else "no property, as these items have none"
-            raise InputError(f"--by must name {allowed}; got {name!r}{did_you_mean(name, there)}")
+        if name not in allowed:
+            expected = f"one of {', '.join(allowed)}" if allowed else "no property, as these items have none"
+            raise InputError(f"--by must name {expected}; got {name!r}{did_you_mean(name, allowed)}")
 
 
-def _report_one(
-    options: argparse.Namespace, head: dict[str, Any], result: ChoiceResult, others: Sequence[ChoiceResult]
-) -> None:
-    """Print one model's accuracies, and McNemar's test against another's."""
-    if not others:
-        if options.json:
-            print_json({"model": options.models[0]} | head | result.record())
-        else:
-            _print_result(options, result)
-        return
-    comparison = mcnemar(result.correct, others[0].correct)
-    first, second = _accuracies_together(result, others[0])
-    if options.json:
-        compared = {"accuracy_first": first, "accuracy_second": second} | dataclasses.asdict(comparison)
-        print_json(head | runs_record(options, [result], others, compared))
-        return
-    _print_result(options, result)
-    print(
-        f"on the {comparison.n:,} items of both: {first:.2f} for {options.models[0]}, {second:.2f} for "
-        f"{options.against[0]}"
-    )
-    print(
-        f"McNemar: right alone {comparison.only_first:,} and {comparison.only_second:,}, statistic "
-        f"{comparison.statistic:.2f}, p {comparison.p_value:.3g} (exact {comparison.exact_p_value:.3g})"
-    )
-
-
-def _accuracies_together(first: ChoiceResult, second: ChoiceResult) -> tuple[float, float]:
-    """Accuracies of two models on the items that both have, in percent."""
+def _compare_two(
+    options: argparse.Namespace, head: dict[str, Any], first: ChoiceResult, second: ChoiceResult, problems: Problems
+) -> Report:
+    """One model's accuracies, and McNemar's test against another's on the items that both have."""
+    test = mcnemar(first.correct, second.correct)
     both = (first.correct >= 0) & (second.correct >= 0)
-    return 100 * float(first.correct[both].mean()), 100 * float(second.correct[both].mean())
+    mine, others = (100 * float(result.correct[both].mean()) for result in (first, second))
+    compared = {"accuracy_first": mine, "accuracy_second": others} | dataclasses.asdict(test)
+    shown: list[PrintedTable | str] = [
+        _table_of_one(options, first),
+        f"on the {test.n:,} items of both: {mine:.2f} for {options.models[0]}, {others:.2f} for {options.against[0]}",
+        f"McNemar: right alone {test.only_first:,} and {test.only_second:,}, statistic {test.statistic:.2f}, p "
+        f"{test.p_value:.3g} (exact {test.exact_p_value:.3g})",
+    ]
+    return Report(head | runs_record(options, [first], [second], compared), shown, finish=problems.finish)
 
 
 def _columns(task: ChoiceTask) -> list[str]:
@@ -263,18 +242,21 @@ def _read_result(path: str, task: ChoiceTask, oov: OutOfVocabulary, groups: dict
     )
 
 
-def _print_result(options: argparse.Namespace, result: ChoiceResult) -> None:
-    """Print the accuracies as a table."""
+def _table_of_one(options: argparse.Namespace, result: ChoiceResult) -> PrintedTable:
+    """The accuracies of one model."""
     names = shown_properties(options.by, result)
-    rows = [_row("all", result.overall)]
+    accuracies = {"all": result.overall}
     if (mean := result.mean_over(SETS)) is not None:
-        rows.append(_row(MEAN_OVER_SETS, mean))
+        accuracies[MEAN_OVER_SETS] = mean
     for name in names:
-        rows += [_row(f"{name}: {value}", accuracy) for value, accuracy in result.groups.get(name, {}).items()]
+        accuracies |= {f"{name}: {value}": accuracy for value, accuracy in result.groups.get(name, {}).items()}
+    rows = [
+        (name, each.accuracy, f"{each.low:.2f} - {each.high:.2f}", each.n, each.majority)
+        for name, each in accuracies.items()
+    ]
     columns = ["items", "accuracy", "95% interval", "n", "always the more frequent number"]
     if result.overall.majority is None:
-        columns.pop()
-        rows = [row[:-1] for row in rows]
+        columns, rows = columns[:-1], [row[:-1] for row in rows]  # type: ignore[misc]
     counts = {
         "with a word outside the vocabulary": result.n_oov if result.oov == "skip" else 0,
         "whose two sides are the same": result.n_identical,
@@ -285,15 +267,7 @@ def _print_result(options: argparse.Namespace, result: ChoiceResult) -> None:
     if result.oov == "wrong" and result.n_oov:
         notes.append(f"not correct: {result.n_oov:,} with a word outside the vocabulary")
     notes.append(f"ties (not correct): {result.n_ties:,}")
-    hidden = [name for name, group in result.groups.items() if name not in names and len(group) > 1]
-    print_table(
-        f"{options.command} accuracy in %, {', '.join(options.data)}",
-        columns,
-        rows,
-        caption="; ".join(notes + ([f"not shown: --by {' '.join(hidden)}"] if hidden else [])),
-    )
-
-
-def _row(name: str, accuracy: Accuracy) -> tuple[object, ...]:
-    interval = f"{accuracy.low:.2f} - {accuracy.high:.2f}"
-    return (name, accuracy.accuracy, interval, accuracy.n, accuracy.majority)
+    if hidden := [name for name, group in result.groups.items() if name not in names and len(group) > 1]:
+        notes.append(f"not shown: --by {' '.join(hidden)}")
+    title = f"{options.command} accuracy in %, {', '.join(options.data)}"
+    return PrintedTable(title, columns, rows, note="; ".join(notes))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..console import print_table
 from ..errors import InputError
 from ..eval.seeds import Spread
 from ..hub.evaluations import name_with_prior
@@ -15,6 +14,7 @@ from ..parsing.ensemble import Ensemble, combine_runs
 from ..parsing.f1 import F1Score, GoldTree, score_trees
 from ..parsing.trees import ConstituencyTree
 from .f1_report import describe
+from .printing import PrintedTable
 
 Trees = Sequence[ConstituencyTree | None]
 
@@ -25,8 +25,7 @@ def score_ensemble(
     convention: Convention,
     *,
     outlier_share: float,
-    prior: str | None,
-    prior_votes: int,
+    prior: tuple[str, int] | None,
 ) -> tuple[dict[str, Any], list[ConstituencyTree | None]]:
     """Score the trees that the systems vote for, and the best system's own.
 
@@ -61,8 +60,9 @@ def score_ensemble(
         "best_existing": describe(combined(existing=True)[1]),
     }
     if prior is not None:
-        record |= {"prior": prior, "prior_votes": prior_votes}
-        record["votes_with_prior"] = describe(combined(prior=PRIORS[prior], prior_votes=prior_votes)[1])
+        name, votes = prior
+        record |= {"prior": name, "prior_votes": votes}
+        record["votes_with_prior"] = describe(combined(prior=PRIORS[name], prior_votes=votes)[1])
     return record, voted
 
 
@@ -76,24 +76,26 @@ def _align(item: GoldTree, tree: ConstituencyTree | None, name: str) -> Constitu
         raise InputError(f"{name}: {tree.origin or 'a tree'} cannot vote: {error}") from error
 
 
-def print_ensemble(record: dict[str, Any], scores: Sequence[float]) -> None:
-    """Print the runs with their agreement and spread, and the ensemble's scores."""
+def ensemble_table(record: dict[str, Any], scores: Sequence[float]) -> PrintedTable:
+    """The runs with their agreement and spread, and the ensemble's scores."""
     rows: list[tuple[Any, ...]] = []
     for name, agreement, f1 in zip(record["runs"], record["agreement"], scores, strict=True):
         rows.append((name + (" (outlier: no vote)" if name in record["outliers"] else ""), f1, agreement))
     spread = Spread.of(scores)
-    rows.append((f"mean of {len(scores)} runs", spread.mean, None))
-    rows.append(("standard deviation", spread.sd, None))
-    rows.append(("minimum, of runs", spread.min, None))
-    rows.append(("median, of runs", spread.median, None))
-    rows.append(("maximum, of runs", spread.max, None))
-    rows.append(("ensemble: spans with the most votes", record["votes"]["f1"], None))
-    rows.append(("the run's tree with the most votes", record["best_existing"]["f1"], None))
+    numbers = {
+        f"mean of {len(scores)} runs": spread.mean,
+        "standard deviation": spread.sd,
+        "minimum, of runs": spread.min,
+        "median, of runs": spread.median,
+        "maximum, of runs": spread.max,
+        "ensemble: spans with the most votes": record["votes"]["f1"],
+        "the run's tree with the most votes": record["best_existing"]["f1"],
+    }
     if "prior" in record:
-        rows.append((name_with_prior(record), record["votes_with_prior"]["f1"], None))
-    print_table(
+        numbers[name_with_prior(record)] = record["votes_with_prior"]["f1"]
+    return PrintedTable(
         "ensemble, F1 in %",
         ["trees", "F1", "mean F1 with the other runs"],
-        rows,
-        caption=f"a run below {record['outlier_share']:g} of the median F1 with the others does not vote",
+        [*rows, *((name, number, None) for name, number in numbers.items())],
+        note=f"a run below {record['outlier_share']:g} of the median F1 with the others does not vote",
     )

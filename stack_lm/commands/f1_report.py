@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..console import print_note, print_table, write_table
+from ..console import print_note, write_table
 from ..parsing.averages import Score
 from ..parsing.conventions import Convention
 from ..parsing.f1 import F1Score, GoldTree
+from .printing import PrintedTable
 
 SHOWN_LABELS = 12
 
@@ -60,38 +61,35 @@ def write_items(path: str, gold: Sequence[GoldTree], score: F1Score, numbers: Se
     write_table(path, columns, rows)
 
 
-def print_f1(result: dict[str, Any], convention: Convention) -> None:
-    """Print all scores as tables."""
-    rows = [(s["system"], s["f1"], s["precision"], s["recall"], s["n_sentences"]) for s in result["systems"]]
-    for name, score in result.get("baselines", {}).items():
-        rows.append((name, score["f1"], score["precision"], score["recall"], None))
-    print_table(
-        f"F1 in %, convention {convention.name} ({convention.source})"
-        + "".join(f", but {name.replace('_', ' ')}: {value}" for name, value in result["changes"].items()),
-        ["trees", "F1", "precision", "recall", "sentences"],
-        rows,
-        caption=_rules(convention, result),
-    )
-    _print_details(result["systems"])
-    if "comparisons" in result:
-        _print_comparisons(result["comparisons"])
+def f1_tables(result: dict[str, Any], convention: Convention) -> list[PrintedTable]:
+    """All scores as tables."""
+    columns = ("f1", "precision", "recall", "n_sentences")
+    scored = [(system["system"], system) for system in result["systems"]] + [*result.get("baselines", {}).items()]
+    changes = "".join(f", but {name.replace('_', ' ')}: {value}" for name, value in result["changes"].items())
+    tables = [
+        PrintedTable(
+            f"F1 in %, convention {convention.name} ({convention.source}){changes}",
+            ["trees", "F1", "precision", "recall", "sentences"],
+            [(name, *map(score.get, columns)) for name, score in scored],
+            note=_rules(convention, result),
+        ),
+        *_details(result["systems"]),
+    ]
+    return tables + ([_comparisons(result["comparisons"])] if result.get("comparisons") else [])
 
 
-def _print_comparisons(comparisons: Sequence[dict[str, Any]]) -> None:
+def _comparisons(comparisons: Sequence[dict[str, Any]]) -> PrintedTable:
     one = comparisons[0]
     least = 2 / one["n_resamples"]
-    print_table(
+    rows = []
+    for each in comparisons:
+        differences = (f"{each[name]:+.2f}" for name in ("difference", "low", "high"))
+        rows.append((each["first"], *differences, f"{each['p_value']:.4f}" if each["p_value"] else f"< {least:g}"))
+    return PrintedTable(
         f"difference in F1 from {one['second']}, paired bootstrap",
         ["trees", "difference", f"{one['level']:g}% from", "to", "p"],
-        [
-            (
-                c["first"],
-                *(f"{c[name]:+.2f}" for name in ("difference", "low", "high")),
-                f"{c['p_value']:.4f}" if c["p_value"] else f"< {least:g}",
-            )
-            for c in comparisons
-        ],
-        caption=f"{one['n_resamples']:,} resamples of {one['n_sentences']:,} sentences",
+        rows,
+        note=f"{one['n_resamples']:,} resamples of {one['n_sentences']:,} sentences",
     )
 
 
@@ -120,8 +118,8 @@ def _removed(convention: Convention, result: dict[str, Any]) -> str:
     return f"{' and '.join(ways)} ({share:.1f}% of the tokens)" if ways else "nothing"
 
 
-def _print_details(systems: Sequence[dict[str, Any]]) -> None:
-    """Print the scores by length and label, with a row for each system."""
+def _details(systems: Sequence[dict[str, Any]]) -> Iterator[PrintedTable]:
+    """The scores by length and label, with a row for each system; and notes on how models were read."""
     alone = len(systems) == 1
     names = ["F1"] if alone else [system["system"] for system in systems]
     lengths = [{name: Score(**part) for name, part in system["by_length"].items()} for system in systems]
@@ -130,13 +128,24 @@ def _print_details(systems: Sequence[dict[str, Any]]) -> None:
         tuple(part.n_sentences for part in parts.values()): name for name, parts in zip(names, lengths, strict=True)
     }
     rows += [("sentences" if len(counts) == 1 else f"sentences, {name}", *of_name) for of_name, name in counts.items()]
-    print_table("F1 in % by words in a sentence", ["" if alone else "trees", *lengths[0]], rows)
-    _print_scores("recall of gold phrases by label, in %", names, [s.get("label_recall", {}) for s in systems])
+    yield PrintedTable("F1 in % by words in a sentence", ["" if alone else "trees", *lengths[0]], rows)
+    labels = [system.get("label_recall", {}) for system in systems]
     evalb = [
         {name.replace("_", " "): value for name, value in system.get("evalb", {}).items() if isinstance(value, float)}
         for system in systems
     ]
-    _print_scores("as EVALB reports", names, evalb)
+    for title, scores in (("recall of gold phrases by label, in %", labels), ("as EVALB reports", evalb)):
+        if columns := list(scores[0])[:SHOWN_LABELS]:
+            cells = [[of_system.get(column) for column in columns] for of_system in scores]
+            if alone:
+                yield PrintedTable(title, columns, cells)
+            else:
+                of_names = [[name, *row] for name, row in zip(names, cells, strict=True)]
+                yield PrintedTable(title, ["trees", *columns], of_names)
+
+
+def note_readings(systems: Sequence[dict[str, Any]]) -> None:
+    """Print a note on how each model was read."""
     for system in systems:
         if "signal" in system:
             made = f"signal {system['signal']}, decoder {system['decoder']}, " if system["signal"] else ""
@@ -144,15 +153,3 @@ def _print_details(systems: Sequence[dict[str, Any]]) -> None:
                 f"{system['system']}: {made}punctuation {system['punctuation']}, {system['unknown_words']:.1f}% of the "
                 "words unknown to the model"
             )
-
-
-def _print_scores(title: str, names: Sequence[str], scores: Sequence[dict[str, float]]) -> None:
-    """Print scores by name, with a row for each system; its name only if there are several."""
-    columns = list(scores[0])[:SHOWN_LABELS]
-    if not columns:
-        return
-    rows = [[of_system.get(column) for column in columns] for of_system in scores]
-    if len(rows) == 1:
-        print_table(title, columns, rows)
-    else:
-        print_table(title, ["trees", *columns], [[name, *row] for name, row in zip(names, rows, strict=True)])

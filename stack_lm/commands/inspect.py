@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..atomic import write_text
-from ..console import add_model, positive_int, print_json, print_table, print_written
+from ..console import positive_int, print_json, print_table, print_written
 from ..data.text import read_text
 from ..errors import InputError
 from ..experiments.config import is_task_model
@@ -29,6 +29,7 @@ from .models import (
     shown_words,
     words_of,
 )
+from .options import shared
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,14 +45,14 @@ _OF_SENTENCES = ("treebank", "sentence", "distributions", "signal", "decoder", "
 
 EXAMPLE = (
     'stack-lm inspect runs/brown-u1 "the dog that the cats fear barks loudly" --output dog.html\n'
-    "  stack-lm inspect runs/brown-u1 --treebank nltk:treebank --sentence 8 --output page.html\n"
+    "  stack-lm inspect runs/brown-u1 --data nltk:treebank --sentence 8 --output page.html\n"
     '  stack-lm inspect runs/hao2018-table1/models/1/0 "1 0 0 1 1 1" --output reversal.html'
 )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm inspect`."""
-    add_model(parser)
+    shared(parser, "MODEL")
     parser.add_argument(
         "words",
         metavar="SENTENCE",
@@ -59,13 +60,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="text of one sentence, or - for standard input; for a model of a formal task, one of its strings",
     )
     parser.add_argument(
-        "--treebank", metavar="PATH", help="take the sentence from this treebank, and show its gold tree"
+        "--data", dest="treebank", metavar="PATH", help="take the sentence from this treebank, and show its gold tree"
     )
+    parser.add_argument("--sentence", type=positive_int, metavar="N", help="with --data: the sentence's number, from 1")
     parser.add_argument(
-        "--sentence", type=positive_int, metavar="N", help="with --treebank: the sentence's number, from 1"
-    )
-    parser.add_argument(
-        "--output", metavar="F", default="inspect.html", help="the HTML page to write (default: inspect.html)"
+        "-o", "--output", metavar="F", default="inspect.html", help="the HTML page to write (default: inspect.html)"
     )
     parser.add_argument("--figure", metavar="F", help="also draw strengths and tree: .png, .pdf or .svg")
     parser.add_argument(
@@ -132,7 +131,7 @@ def _inspect_sentence(options: argparse.Namespace) -> _Inspection:
     gold = _gold_tree(options)
     words = words_of(_text(options.words), "the sentence") if gold is None else gold.words
     if not words:
-        raise InputError("no sentence to inspect: give one, or --treebank PATH and --sentence N")
+        raise InputError("no sentence to inspect: give one, or --data PATH and --sentence N")
     if len(words) > LONGEST:
         raise InputError(f"a page shows at most {LONGEST} words; the sentence has {len(words):,}")
     scorer = open_scorer(options.model, options)
@@ -238,10 +237,10 @@ def _text(argument: str | None) -> str:
 def _gold_tree(options: argparse.Namespace) -> ConstituencyTree | None:
     if options.treebank is None:
         if options.sentence is not None:
-            raise InputError("--sentence says which sentence of --treebank is shown; give both")
+            raise InputError("--sentence says which sentence of --data is shown; give both")
         return None
     if options.words is not None or options.sentence is None:
-        raise InputError("--treebank needs --sentence N, and no sentence as an argument")
+        raise InputError("--data needs --sentence N, and no sentence as an argument")
     trees = read_treebank(options.treebank, decoder=options.decoder or DEFAULT_DECODER)
     if options.sentence > len(trees):
         raise InputError(

@@ -7,16 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..console import (
-    Problems,
-    add_model_options,
-    non_negative_int,
-    positive_int,
-    print_json,
-    print_table,
-    print_written,
-    progress,
-)
+from ..console import progress
 from ..data import Sentence
 from ..data.corpora import Corpus, tags_of_all
 from ..errors import InputError
@@ -30,12 +21,16 @@ from ..interpretation.interventions import plot_interventions
 from ..messages import check_name
 from ..tokenization import splits_words
 from .files import check_different, check_outputs
-from .texts import ScoredText, add_keep_going, add_text_options, note_segmentation, text_record
+from .options import DEVICE, TEXT, declare, shared
+from .printing import PrintedTable
+from .report import Problems, Report
+from .texts import ScoredText, note_segmentation, text_record
 
 if TYPE_CHECKING:
     from ..scoring.interventions import InterventionScorer
 
 UNTOUCHED = "untouched"
+SENTENCES = 2000  # drawn by default
 EXAMPLE = """stack-lm interventions models/wikipedia-u1 --data nltk:treebank --agreement linzen_sentences/ \\
     --format linzen-gulordava --figure interventions.png
   stack-lm interventions runs/u1-s? --data heldout.txt --only push-shuffled one-element"""
@@ -46,44 +41,25 @@ Scores = dict[str, float]
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm interventions`."""
-    parser.add_argument(
-        "models",
-        metavar="MODEL",
-        nargs="+",
-        help="language models with a memory: model directories, or models on the hub",
-    )
-    add_text_options(parser, "a text that no model was trained on")
-    parser.add_argument(
-        "--sentences",
-        type=positive_int,
-        metavar="N",
-        default=2000,
-        help="draw N sentences of the text at random (default: 2000)",
-    )
-    parser.add_argument("--agreement", metavar="PATH", nargs="+", help="agreement items: files or directories")
-    parser.add_argument(
-        "--agreement-items", type=positive_int, metavar="N", help="draw N of these items at random (default: all)"
-    )
-    parser.add_argument(
-        "--format", metavar="NAME", help=f"format of the --agreement items: one of {', '.join(_formats())}"
-    )
-    parser.add_argument(
-        "--only", metavar="NAME", nargs="+", help="only these interventions, such as push-mean push-shuffled"
-    )
-    parser.add_argument(
-        "--shuffles", type=positive_int, metavar="N", default=3, help="shuffles of each kind (default: 3)"
-    )
-    parser.add_argument(
-        "--seed", type=non_negative_int, default=0, help="seed of the samples and of the first shuffle (default: 0)"
-    )
-    parser.add_argument("--layer", type=int, metavar="N", help="the memory layer, from 0, of a model with several")
-    parser.add_argument("--figure", metavar="F", help="draw all models together: .png, .pdf or .svg")
-    add_keep_going(parser, "lines, rows and items")
-    add_model_options(parser)
+    shared(parser, "MODEL ...", "--data", *TEXT, data="a text that no model was trained on", split="test")
+    limit = "draw at most N sentences of the text, and N items, at random (default: 2000 sentences, all items)"
+    own = {
+        "--agreement PATH ...": "agreement items: files or directories",
+        "--format NAME": f"format of the --agreement items: one of {', '.join(_formats())}",
+        "--limit N": limit,
+        "--only NAME ...": "only these interventions, such as push-mean push-shuffled",
+        "--shuffles N": ("shuffles of each kind", {"default": 3}),
+        "--seed": "seed of the samples and of the first shuffle (default: 0)",
+        "--figure": "all models",
+        "--keep-going": "lines, rows and items",
+    }
+    declare(parser, own)
+    parser.set_defaults(seed=0)
+    shared(parser, "--layer", *DEVICE)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Measure every model under every intervention, and print the results."""
+def run(options: argparse.Namespace) -> Report:
+    """Measure every model under every intervention."""
     _check_options(options)
     problems = Problems(options.keep_going)
     items = _read_items(options, problems)
@@ -91,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
     note_segmentation(options.models, options.segmentation)
 
     def choose(corpus: Corpus) -> list[Sentence]:
-        return _sample(list(corpus), options.sentences, options.seed)
+        return _sample(list(corpus), options.limit or SENTENCES, options.seed)
 
     text = ScoredText(options, problems, choose, keep=True)
     texts = [list(text.sentences(splits_words(scorer.tokenizer))) for scorer in scorers]
@@ -102,22 +78,22 @@ def run(options: argparse.Namespace) -> None:
             {"model": path, "layer": scorer.layer} | _measure(scorer, of_model, sentences, items, options, advance)
             for path, scorer, of_model, sentences in zip(options.models, scorers, plans, texts, strict=True)
         ]
-    together = _together(models)
+    effects = _effects(models)
+    together = {name: {"n_models": len(rows)} | _summary(rows) for name, rows in effects.items()}
     if options.figure:
-        save_figure(
-            options.figure, plot_interventions(_values(models, "ratio"), _changes(models), n_models=len(models))
-        )
-    if options.json:
-        about = text_record(options) | {"n_sentences": len(texts[0]), "agreement": options.agreement}
-        about |= {"n_items": len(items), "shuffles": options.shuffles, "seed": options.seed}
-        print_json(about | {"models": models, "together": together})
-    else:
-        for model in models:
-            _print_model(model, options, len(texts[0]), len(items))
-        if len(models) > 1:
-            _print_together(together, len(models))
-        print_written(options.figure)
-    problems.finish()
+        ratios = {name: [row["ratio"] for row in rows] for name, rows in effects.items()}
+        changes = {
+            name: {kind: [row[kind] for row in rows] for kind in rows[0] if kind != "ratio"}
+            for name, rows in effects.items()
+        }
+        save_figure(options.figure, plot_interventions(ratios, changes, n_models=len(models)))
+    record = text_record(options) | {"n_sentences": len(texts[0]), "agreement": options.agreement or None}
+    record |= {"n_items": len(items), "shuffles": options.shuffles, "seed": options.seed}
+    record |= {"models": models, "together": together}
+    shown = [_table_of_model(model, record) for model in models]
+    if len(models) > 1:
+        shown.append(_table_of_all(together, len(models)))
+    return Report(record, shown, [options.figure], problems.finish)
 
 
 def _formats() -> list[str]:
@@ -127,22 +103,20 @@ def _formats() -> list[str]:
 def _check_options(options: argparse.Namespace) -> None:
     check_different(options.models)
     check_figure_names(options.figure)
-    if (options.agreement is None) != (options.format is None):
+    if bool(options.agreement) != (options.format is not None):
         raise InputError("--agreement and --format go together; give both")
-    if options.agreement_items is not None and options.agreement is None:
-        raise InputError("--agreement-items is a number of --agreement items; give both")
     if options.format is not None:
         check_name("format", options.format, _formats())
-    check_outputs({"--figure": options.figure}, [*options.models, options.data, *(options.agreement or [])])
+    check_outputs({"--figure": options.figure}, [*options.models, options.data, *options.agreement])
     find_models(*options.models)
 
 
 def _read_items(options: argparse.Namespace, problems: Problems) -> list[AgreementItem]:
     items: list[AgreementItem] = []
-    for source in options.agreement or []:
+    for source in options.agreement:
         with problems.of(source):
             items += read_agreement(source, options.format, on_error=problems.on_error)
-    return _sample(items, options.agreement_items or len(items), options.seed)
+    return _sample(items, options.limit or len(items), options.seed)
 
 
 def _sample(everything: Sequence[T], n: int, seed: int) -> list[T]:
@@ -163,12 +137,12 @@ def _load(path: str, options: argparse.Namespace) -> InterventionScorer:
         raise error if path in str(error) else InputError(f"{path}: {error}") from None
 
 
-def _chosen(scorers: Sequence[InterventionScorer], only: Sequence[str] | None) -> list[list[Any]]:
+def _chosen(scorers: Sequence[InterventionScorer], only: Sequence[str]) -> list[list[Any]]:
     """Each model's requested plans; plans that only other models allow are left out."""
     known = {name: None for scorer in scorers for name in scorer.plans}
-    for name in only or ():
+    for name in only:
         check_name("--only", name, known)
-    chosen = [[plan for name, plan in scorer.plans.items() if only is None or name in only] for scorer in scorers]
+    chosen = [[plan for name, plan in scorer.plans.items() if not only or name in only] for scorer in scorers]
     return chosen
 
 
@@ -185,16 +159,16 @@ def _measure(
     tags = tags_of_all(sentence.tags for sentence in sentences)
     means = scorer.measure_means(words, tags)
     first = _scores(scorer, words, tags, items, advance)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for plan in plans:
         runs = []
         for seed in range(options.seed, options.seed + (options.shuffles if plan.shuffled else 1)):
             with scorer.under(plan.name, seed):
                 scores = _scores(scorer, words, tags, items, advance)
             runs.append(scores | {"ratio": scores["inner_perplexity"] / first["inner_perplexity"]})
-        found[plan.name] = _summary(runs) | {"runs": runs}
+        results[plan.name] = _summary(runs) | {"runs": runs}
     strengths = {name: mean.tolist() for name, mean in means.items() if name not in ("push_value", "exit", "reading")}
-    return {"means": strengths, UNTOUCHED: first, "interventions": found}
+    return {"means": strengths, UNTOUCHED: first, "interventions": results}
 
 
 def _scores(
@@ -222,90 +196,63 @@ def _summary(runs: Sequence[Scores]) -> dict[str, Any]:
     return {"mean": means, "sd": {name: spread.sd for name, spread in spreads.items()} if len(runs) > 1 else None}
 
 
-def _values(models: Sequence[dict[str, Any]], score: str) -> dict[str, list[float]]:
-    """A score under each intervention, of the models that allow it."""
-    # In the order of the model that allows the most.
-    ordered = sorted(models, key=lambda model: -len(model["interventions"]))
-    names = {name: None for model in ordered for name in model["interventions"]}
-    return {
-        name: [m["interventions"][name]["mean"][score] for m in models if name in m["interventions"]] for name in names
-    }
+def _effects(models: Sequence[dict[str, Any]]) -> dict[str, list[Scores]]:
+    """The effects of each intervention on the models that allow it.
 
-
-def _changes(models: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
-    """The change of each accuracy in percentage points under each intervention, of the models that allow it.
-
-    Only of the accuracies that all models have: with other vocabularies, they score other items.
+    The ratio of perplexities; and the changes, in percentage points, of the accuracies that all models have: with other
+    vocabularies, they score other items.
     """
     kinds = [
         score
         for score in models[0][UNTOUCHED]
         if score.startswith(("agreement", "attractors")) and all(score in model[UNTOUCHED] for model in models)
     ]
-    return {
-        name: {
-            kind: [
-                m["interventions"][name]["mean"][kind] - m[UNTOUCHED][kind]
-                for m in models
-                if name in m["interventions"]
-            ]
-            for kind in kinds
-        }
-        for name in _values(models, "ratio")
-    }
+    effects: dict[str, list[Scores]] = {}
+    # In the order of the model that allows the most.
+    ordered = sorted(models, key=lambda model: -len(model["interventions"]))
+    for name in {name: None for model in ordered for name in model["interventions"]}:
+        effects[name] = []
+        for model in models:
+            if name in model["interventions"]:
+                mean = model["interventions"][name]["mean"]
+                changes = {kind: mean[kind] - model[UNTOUCHED][kind] for kind in kinds}
+                effects[name].append({"ratio": mean["ratio"]} | changes)
+    return effects
 
 
-def _together(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The ratio of perplexities and the changes of accuracies over all models, by intervention."""
-    changes = _changes(models)
-    return {
-        name: {"n_models": len(ratios)}
-        | _summary(
-            [
-                {"ratio": ratio} | {kind: values[i] for kind, values in changes[name].items()}
-                for i, ratio in enumerate(ratios)
-            ]
-        )
-        for name, ratios in _values(models, "ratio").items()
-    }
-
-
-def _print_model(model: dict[str, Any], options: argparse.Namespace, n_sentences: int, n_items: int) -> None:
+def _table_of_model(model: dict[str, Any], record: dict[str, Any]) -> PrintedTable:
     first = model[UNTOUCHED]
     kinds = [score for score in first if score.startswith(("agreement", "attractors"))]
     rows: list[tuple[object, ...]] = [
         (UNTOUCHED, first["inner_perplexity"], "1.000", first["perplexity"], *(first[kind] for kind in kinds))
     ]
-    for plan, found in model["interventions"].items():
-        ratio = _with_spread(found, "ratio", 3)
-        cells = [_with_spread(found, score, 2) for score in ("inner_perplexity", "perplexity", *kinds)]
+    for plan, scores in model["interventions"].items():
+        ratio = _with_spread(scores, "ratio", 3)
+        cells = [_with_spread(scores, score, 2) for score in ("inner_perplexity", "perplexity", *kinds)]
         rows.append((plan, cells[0], ratio, *cells[1:]))
-    about = f"{n_sentences:,} sentences of {options.data}"
-    if n_items:
-        about += f"; agreement in % of {n_items:,} items of {', '.join(options.agreement)}, by attractors"
-    several = any(found["sd"] is not None for found in model["interventions"].values())
+    note = f"{record['n_sentences']:,} sentences of {record['data']}"
+    if n := record["n_items"]:
+        note += f"; agreement in % of {n:,} items of {', '.join(record['agreement'])}, by attractors"
+    if any(scores["sd"] is not None for scores in model["interventions"].values()):
+        note += f"; of {record['shuffles']} shuffles mean and standard deviation"
     columns = ["intervention", "inner perplexity", "ratio", "perplexity"]
-    print_table(
-        f"{model['model']}, memory layer {model['layer']}",
-        [*columns, *(kind.removeprefix("attractors ") for kind in kinds)],
-        rows,
-        caption=about + (f"; of {options.shuffles} shuffles mean and standard deviation" if several else ""),
-    )
+    columns += [kind.removeprefix("attractors ") for kind in kinds]
+    return PrintedTable(f"{model['model']}, memory layer {model['layer']}", columns, rows, note=note)
 
 
-def _print_together(together: dict[str, Any], n_models: int) -> None:
+def _table_of_all(together: dict[str, Any], n_models: int) -> PrintedTable:
     kinds = [kind for kind in next(iter(together.values()))["mean"] if kind != "ratio"]
-    print_table(
+    return PrintedTable(
         f"{n_models} models together: ratio of inner perplexities, and change of agreement in percentage points",
         ["intervention", "models", "ratio", *(kind.removeprefix("attractors ") for kind in kinds)],
         [
-            (name, found["n_models"], _with_spread(found, "ratio", 3), *(_with_spread(found, k, 2) for k in kinds))
-            for name, found in together.items()
+            (name, of["n_models"], _with_spread(of, "ratio", 3), *(_with_spread(of, kind, 2) for kind in kinds))
+            for name, of in together.items()
         ],
-        caption="mean and standard deviation over models",
+        note="mean and standard deviation over models",
     )
 
 
-def _with_spread(found: dict[str, Any], score: str, decimals: int) -> str:
-    mean = f"{found['mean'][score]:.{decimals}f}"
-    return mean if found["sd"] is None else f"{mean} ± {found['sd'][score]:.{decimals}f}"
+def _with_spread(scores: dict[str, Any], score: str, decimals: int) -> str:
+    mean = f"{scores['mean'][score]:.{decimals}f}"
+    return mean if scores["sd"] is None else f"{mean} ± {scores['sd'][score]:.{decimals}f}"

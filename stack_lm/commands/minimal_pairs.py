@@ -6,11 +6,13 @@ import argparse
 from pathlib import Path
 from typing import Any, get_args
 
-from ..console import Problems, print_note
+from ..console import print_note
 from ..errors import InputError
 from ..eval.minimal_pairs import MinimalPair, evaluate_minimal_pairs, pair_properties
 from ..eval.pair_formats import PAIR_FORMATS, Method, pair_files, read_minimal_pairs
-from .choices import ChoiceTask, add_choice_options, check_choice_options, load_language_model, score_task
+from .choices import ChoiceTask, add_choice_options, check_choice_options, load_language_model, read_items, score_task
+from .options import option
+from .report import Problems, Report
 
 EXAMPLE = "stack-lm minimal-pairs gpt2 --data blimp/data/ --format blimp --items items.tsv"
 
@@ -23,30 +25,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         models="a model directory, or a model on the hub, or its --items table; several count as runs of one model",
         data="files, or directories of .jsonl or .pickle files",
     )
-    parser.add_argument(
-        "--method",
-        choices=get_args(Method),
-        default="sentence",
-        help="compare whole sentences (default), or what follows given prefixes",
-    )
-    parser.add_argument(
-        "--words",
-        choices=("auto", "given", "split"),
-        default="auto",
-        help="words as given, or with punctuation and contractions split off; auto (default): split where the tokenizer"
-        " does not",
-    )
+    method = "compare whole sentences, or what follows given prefixes"
+    option(parser, "--method", method, choices=get_args(Method), default="sentence")
+    words = "words as given, or with punctuation and contractions split off; auto: split where the tokenizer does not"
+    option(parser, "--words", words, choices=("auto", "given", "split"), default="auto")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Score minimal pairs and print the results."""
+def run(options: argparse.Namespace) -> Report:
+    """Score minimal pairs."""
     check_choice_options(options)
     problems = Problems(options.keep_going)
     sources: list[str] = []
     for source in options.data:
         with problems.of(source):
             sources += pair_files(source, options.format)
-    first = next((path for path in (*options.models, *(options.against or [])) if not Path(path).is_file()), None)
+    first = next((path for path in (*options.models, *options.against) if not Path(path).is_file()), None)
     model = None if first is None else load_language_model(first, options)
     words = options.words
     if words == "auto":
@@ -55,15 +48,13 @@ def run(options: argparse.Namespace) -> None:
         words = "split" if model.is_word_level else "given"
         how = "separated by white space" if words == "given" else "split as in the Penn Treebank"
         print_note(f"the words of the sentences are {how} (--words {words})")
-    pairs: list[MinimalPair] = []
-    files: list[str] = []
-    for source in sources:
-        with problems.of(source):
-            some = read_minimal_pairs(
-                source, options.format, method=options.method, words=words, on_error=problems.on_error
-            )
-            pairs += some
-            files += [source] * len(some)
+
+    def read(source: str) -> list[MinimalPair]:
+        return read_minimal_pairs(
+            source, options.format, method=options.method, words=words, on_error=problems.on_error
+        )
+
+    pairs, files = read_items(sources, read, options, problems)
 
     def load(path: str) -> Any:
         return model if path == first else load_language_model(path, options)
@@ -88,4 +79,4 @@ def run(options: argparse.Namespace) -> None:
         names=("good", "bad"),
         shared=lambda pair: pair.shared_words,
     )
-    score_task(options, problems, task, words=words, method=options.method)
+    return score_task(options, problems, task, words=words, method=options.method)

@@ -4,36 +4,24 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..console import (
-    Problems,
-    add_model,
-    print_json,
-    print_note,
-    print_table,
-    progress,
-)
+from ..console import print_note, progress
 from ..data.records import Record
 from ..errors import InputError
 from ..hub.locating import find_models
 from ..parsing.ensemble import mean_agreement, mutual_f1, without_punctuation
 from ..parsing.export import ENDINGS, check_tree_file, tree_record, write_trees
 from .files import check_ending, check_outputs
-from .models import (
-    add_dropout_options,
-    add_parsing_options,
-    check_dropout_options,
-    check_parsing_options,
-    open_parser,
-    print_signals,
-    words_of,
-)
-from .texts import add_column, add_keep_going, note_several_sentences, note_without_result, read_texts
+from .models import add_dropout_option, add_parsing_options, check_parsing_options, open_parser, signals_table
+from .options import option, shared
+from .printing import PrintedTable
+from .report import Problems, Report
+from .texts import add_sentences, note_several_sentences, note_without_result, read_sentences
 
 if TYPE_CHECKING:
-    from ..scoring.parser import Parse, Parser
+    from ..scoring.parser import Parse
 
 Records = Sequence[Record | None]
 _EMPTY: dict[str, Any] = tree_record(None) | {"tree": ""}
@@ -46,82 +34,56 @@ EXAMPLE = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm parse`."""
-    add_model(parser)
-    parser.add_argument(
-        "sentences", metavar="SENTENCE", nargs="*", default=[], help="text of a sentence; - reads stdin"
-    )
-    parser.add_argument(
-        "--data",
-        metavar="FILE",
-        help="one sentence per line or row: text, .jsonl, .json, .csv, .tsv, .parquet, or the words of trees, .mrg; "
-        "also compressed; hub:DATASET; or - for standard input. A sentence that is empty or has no known word gives an "
-        "empty line",
-    )
-    add_column(parser)
-    parser.add_argument("--split", help="split of a dataset of the hub (default: train)")
-    add_keep_going(parser, "lines and rows")
-    parser.add_argument(
-        "--output",
-        metavar="F",
-        help="also write the trees to this file, in the format of its ending: .html, a page to look through; .svg; "
-        ".tex for LaTeX (forest); .jsonl with distances; .mrg, .tree, .ptb, .txt or no ending for one (X (X the) ...) "
-        "per line",
-    )
-    parser.add_argument(
-        "--ensemble",
-        metavar="MODEL",
-        nargs="+",
-        default=[],
-        help="more models: all vote for the spans of one tree; the table shows their mutual F1",
-    )
-    add_dropout_options(parser)
+    shared(parser, "MODEL")
+    option(parser, "[SENTENCE ...]", "text of a sentence; - reads stdin")
+    add_sentences(parser)
+    output = "also write the trees to this file, in the format of its ending: .html, a page to look through; .svg; "
+    output += ".pdf (needs stack-lm[plots]); .tex for LaTeX (forest); .jsonl with distances; .mrg, .tree, .ptb, .txt "
+    shared(parser, "--output", output=f"{output}or no ending for one (X (X the) ...) per line")
+    shared(parser, "--ensemble", ensemble="models")
+    add_dropout_option(parser)
     add_parsing_options(parser)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Parse the sentences and print their trees."""
+def run(options: argparse.Namespace) -> Report:
+    """Parse the sentences; their trees are printed."""
     check_parsing_options(options)
-    check_dropout_options(options)
     check_ending("--output", options.output, ENDINGS)
     if options.output is not None:
         check_tree_file(options.output)
-    check_outputs({"--output": options.output}, [options.data, options.model, *options.ensemble])
-    find_models(options.model, *options.ensemble)
+    models = [options.model, *options.ensemble]
+    check_outputs({"--output": options.output}, [options.data, *models])
+    find_models(*models)
     problems = Problems(options.keep_going)
-    records = _records_to_parse(options, problems)
+    source, records = read_sentences(options, options.sentences, problems)
     note_several_sentences(records)
     texts = ["" if record is None else record.text for record in records]
-    models = [options.model, *options.ensemble]
     parser = open_parser(options.model, options, ensemble=options.ensemble)
     with progress("parsing", len(models) * parser.readings * sum(map(bool, texts))) as advance:
         parses = parser.parse_batch(texts, progress=advance)
-    _check_parses(options, records, [i for i, parse in enumerate(parses) if parse is None])
+    knows = "every one of the models knows" if options.ensemble else "the model knows"
+    _check_parses(source, records, [i for i, parse in enumerate(parses) if parse is None], knows)
     if options.output:
         trees = [None if parse is None else parse.tree for parse in parses]
         distances = None if options.ensemble else [None if parse is None else parse.distances for parse in parses]
         write_trees(options.output, trees, distances=distances, source=", ".join(models))
         print_note(f"written: {options.output}")  # not on standard output, which has a tree per line
-    _print(options, parser, parses)
-    problems.finish()
+    how = {"models": models} if options.ensemble else {"model": options.model, "signal": parser.signal}
+    record = {**how, "decoder": parser.decoder, **(_agreement(parses) if options.ensemble else {})}
+    record["parses"] = [_EMPTY if parse is None else parse.record() for parse in parses]
+    with_signals = not (options.ensemble or source or len(parses) > 3)
+    return Report(record, _shown(record, parses, with_signals), finish=problems.finish)
 
 
-def _print(options: argparse.Namespace, parser: Parser, parses: Sequence[Parse | None]) -> None:
-    models = [options.model, *options.ensemble]
-    agreement = _agreement(parses) if options.ensemble else {}
-    if options.json:
-        how = {"models": models} if options.ensemble else {"model": options.model, "signal": parser.signal}
-        found = [_EMPTY if parse is None else parse.record() for parse in parses]
-        print_json({**how, "decoder": parser.decoder, **agreement, "parses": found})
-        return
-    if options.ensemble or _source(options) or len(parses) > 3:
-        for parse in parses:
-            print("" if parse is None else parse)
-    else:
-        for parse in filter(None, parses):
-            _print_parse(parse)
-    if options.ensemble:
-        rows = list(zip(models, agreement["agreement"], strict=True))
-        print_table("", ["model", "mean F1 with the other models"], rows)
+def _shown(record: dict[str, Any], parses: Sequence[Parse | None], with_signals: bool) -> Iterator[PrintedTable | str]:
+    """The trees, with the signals of each word on request; of an ensemble, the models' agreement."""
+    for parse in parses:
+        yield "" if parse is None else str(parse)
+        if with_signals and parse is not None and parse.strengths:  # a span parser has none
+            yield signals_table(parse.words, parse.unknown, parse.strengths)
+    if "models" in record:
+        rows = list(zip(record["models"], record["agreement"], strict=True))
+        yield PrintedTable("", ["model", "mean F1 with the other models"], rows)
 
 
 def _agreement(parses: Sequence[Parse | None]) -> dict[str, list[Any]]:
@@ -131,49 +93,15 @@ def _agreement(parses: Sequence[Parse | None]) -> dict[str, list[Any]]:
     return {"mutual_f1": mutual.tolist(), "agreement": mean_agreement(mutual).tolist()}
 
 
-def _check_parses(options: argparse.Namespace, records: Records, failed: Sequence[int]) -> None:
+def _check_parses(source: str | None, records: Records, failed: Sequence[int], knows: str) -> None:
     """Report sentences without a tree: an error for typed sentences or if no sentence has one, else a note."""
-    knows = "every one of the models knows" if options.ensemble else "the model knows"
-    unknown = [(i, record) for i in failed if (record := records[i]) is not None and record.text]
-    if unknown and (len(failed) == len(records) or not _source(options)):
-        record = unknown[0][1]
-        if source := _source(options):
+    unknown = [i for i in failed if (record := records[i]) is not None and record.text]
+    if unknown and (len(failed) == len(records) or not source):
+        record = records[unknown[0]]
+        assert record is not None
+        if source:
             raise InputError(f"{source} has no word that {knows}; {record.unit} {record.number}: {record.text!r}")
         is_file = os.path.isfile(record.text)
         hint = f"; --data {record.text} parses the sentences of that file" if is_file else ""
         raise InputError(f"{record.unit} {record.number} has no word that {knows}: {record.text!r}{hint}")
-    note_without_result(records, [i for i, _ in unknown], knows)
-
-
-def _source(options: argparse.Namespace) -> str | None:
-    """The file to parse; None for sentences that are arguments."""
-    return options.data or ("-" if options.sentences == ["-"] else None)
-
-
-def _records_to_parse(options: argparse.Namespace, problems: Problems) -> Records:
-    if options.data and options.sentences:
-        raise InputError("give sentences or --data, not both")
-    source = _source(options)
-    if source:
-        return read_texts(source, options.column, problems, split=options.split)
-    for option in ("column", "split", "keep_going"):
-        if getattr(options, option):
-            raise InputError(f"--{option.replace('_', '-')} is for --data")
-    if not options.sentences:
-        raise InputError("no sentence to parse: give one or more, or --data FILE, or - for standard input")
-    records = []
-    for number, text in enumerate(options.sentences, start=1):
-        words = words_of(text, f"sentence {number}")
-        if not words:
-            raise InputError(f"sentence {number} is empty")
-        records.append(Record(number, " ".join(words), {}, "", "sentence"))
-    if len(records) > 1 and not any(" " in record.text for record in records):
-        print_note("each argument is a sentence of one word; put quotation marks around a sentence of several words")
-    return records
-
-
-def _print_parse(parse: Parse) -> None:
-    print(parse)
-    if not parse.strengths:  # of a span parser
-        return
-    print_signals(parse.words, parse.unknown, parse.strengths)
+    note_without_result(records, unknown, knows)

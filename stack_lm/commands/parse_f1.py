@@ -6,389 +6,269 @@ import argparse
 import dataclasses
 import random
 import re
-from collections import Counter
 from collections.abc import Sequence
-from typing import Any, get_args
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ..console import Problems, positive_int, print_json, print_note, print_written, progress
+from ..console import print_note, progress
 from ..data.corpora import tags_of_all
 from ..errors import InputError
 from ..eval.seeds import Spread
 from ..hub.locating import find_models
 from ..messages import shortened
 from ..parsing.baselines import FIXED_BASELINES, PRIORS, RANDOM_BASELINES, random_distances
-from ..parsing.conventions import CONVENTIONS, Convention, GoldForm, Removed, WholeSentence, WordRule, get_convention
+from ..parsing.conventions import CONVENTIONS, Convention
 from ..parsing.distances import DEFAULT_DECODER, distances_from_trace
 from ..parsing.ensemble import OUTLIER_SHARE
-from ..parsing.evalb import read_parameters
 from ..parsing.export import ENDINGS, check_tree_file, write_trees
 from ..parsing.f1 import F1Score, GoldTree, prepare_gold, score_trees
-from ..parsing.heads import PENN_TAGS, last_child
+from ..parsing.heads import last_child
 from ..parsing.significance import compare_f1, f1_interval
 from ..parsing.treebank import read_predictions, read_treebank
-from ..parsing.trees import ConstituencyTree, base_label
-from .f1_ensemble import Trees, print_ensemble, score_ensemble
-from .f1_report import describe, print_f1, write_items
+from ..parsing.trees import ConstituencyTree
+from .f1_ensemble import ensemble_table, score_ensemble
+from .f1_report import describe, f1_tables, note_readings, write_items
+from .f1_rules import RULES, Rules, note_misfits, read_rules
 from .files import TABLES, check_ending, check_outputs
-from .models import (
-    add_dropout_options,
-    add_parsing_options,
-    check_dropout_options,
-    check_parsing_options,
-    first_given,
-    open_parser,
-)
-from .texts import add_keep_going
+from .models import add_dropout_option, add_parsing_options, check_parsing_options, first_given, open_parser
+from .options import declare
+from .report import Problems, Report
 
 RANDOM_SEEDS = 5
 COLLAPSED = 0.05  # sd in elements; a sixtieth of the usual range, as in training's warning
+_TREE_FILES = (*filter(None, ENDINGS), ".json", ".gz")
+_OF_MODELS = ("signal", "layer", "word_strength", "dropout_samples", "device")
 
 EXAMPLE = (
-    "stack-lm parse-f1 runs/brown-u1 --treebank nltk:treebank --convention prpn --baselines\n"
-    "  stack-lm parse-f1 --predictions a.mrg b.jsonl --treebank gold.mrg --convention evalb --compare"
+    "stack-lm parse-f1 runs/brown-u1 --data nltk:treebank --convention prpn --baselines\n"
+    "  stack-lm parse-f1 a.mrg --against b.jsonl --data gold.mrg --convention evalb"
 )
+
+
+@dataclasses.dataclass
+class System:
+    """A scored system.
+
+    Attributes:
+        name: as given.
+        trees: its trees of the gold trees; None where one could not be read.
+        how: how a model made them, for JSON.
+        score: their score.
+    """
+
+    name: str
+    trees: Sequence[ConstituencyTree | None]
+    how: dict[str, Any]
+    score: F1Score
+
+
+OPTIONS: dict[str, str | tuple[str, dict[str, Any]]] = {
+    "[MODEL ...]": "model directories, models on the hub, or files: bracketed trees, or JSON lines with trees or with "
+    "words and distances",
+    "--data TREEBANK": (
+        "a .mrg file or a directory of them, a file of bracketed trees, JSON lines with parses, nltk:treebank, "
+        "nltk:conll2000, chunks:FILE, or - for standard input",
+        {"required": True},
+    ),
+    "--convention NAME": f"required: one of {', '.join(CONVENTIONS.registered)}, or a plug-in's",
+    "--rule KEY=VALUE": (
+        f"change the convention's {', '.join(RULES)}; repeatable; see docs/parse_f1.md",
+        {"action": "append", "default": []},
+    ),
+    "--baselines": "also score baseline trees, which ignore the words, and the best binary trees",
+    "--against": "sentences, from the first model to each of these, by the paired bootstrap",
+    "--ensemble": "models or files",
+    "--outlier-share X": (
+        "with --ensemble: a run whose mean F1 with the others is below X of the median has no vote; 0: all vote. No "
+        "gold tree is used",
+        {"default": OUTLIER_SHARE},
+    ),
+    "--prior NAME[:N]": f"with --ensemble: also score it with N (1) more votes for such trees: {', '.join(PRIORS)}",
+    "--output": "write the scored trees: .html, .svg and .jsonl with the gold trees; .tex, .mrg",
+    "--only LIST": "with --output: these sentences of the treebank, such as 1,5-8",
+    "--items": "sentences",
+    "--limit": "of these sentences",
+    "--max-words": "",
+    "--keep-going": "trees",
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm parse-f1`."""
-    parser.add_argument("models", metavar="MODEL", nargs="*", help="model directories, or models on the hub")
-    parser.add_argument(
-        "--predictions",
-        metavar="FILE",
-        nargs="+",
-        default=[],
-        help="score these files: bracketed trees, or JSON lines with trees or with words and distances",
-    )
-    parser.add_argument(
-        "--treebank",
-        metavar="PATH",
-        required=True,
-        help="a .mrg file or a directory of them, a file of bracketed trees, JSON lines with parses, nltk:treebank, "
-        "nltk:conll2000, chunks:FILE, or - for standard input",
-    )
-    parser.add_argument(
-        "--convention",
-        metavar="NAME",
-        help=f"required: one of {', '.join(CONVENTIONS.registered)}, or a plug-in's",
-    )
-    parser.add_argument(
-        "--baselines",
-        action="store_true",
-        help="also score baseline trees, which ignore the words, and the best binary trees",
-    )
-    parser.add_argument(
-        "--compare",
-        action="store_true",
-        help="compare the first system with each of the others, by the paired bootstrap",
-    )
-    parser.add_argument(
-        "--ensemble",
-        action="store_true",
-        help="also score an ensemble: one tree for each sentence, from the votes of all systems for spans",
-    )
-    parser.add_argument(
-        "--outlier-share",
-        type=float,
-        metavar="X",
-        default=OUTLIER_SHARE,
-        help="with --ensemble: a run whose mean F1 with the others is below X of the median has no vote "
-        f"(default: {OUTLIER_SHARE}; 0: all vote). No gold tree is used",
-    )
-    parser.add_argument(
-        "--prior", choices=tuple(PRIORS), help="with --ensemble: also score it with these trees as an extra voter"
-    )
-    parser.add_argument(
-        "--prior-votes",
-        type=positive_int,
-        metavar="N",
-        default=1,
-        help="with --prior: its number of votes (default: 1)",
-    )
-    parser.add_argument(
-        "--trees",
-        metavar="FILE",
-        help="write the scored trees: .html, .svg and .jsonl with the gold trees; .tex, .mrg",
-    )
-    parser.add_argument("--only", metavar="LIST", help="with --trees: these sentences of the treebank, such as 1,5-8")
-    parser.add_argument(
-        "--items", metavar="FILE", help="write a table of all sentences, from which F1 can be recomputed"
-    )
-    parser.add_argument(
-        "--max-length",
-        type=positive_int,
-        metavar="N",
-        help="only sentences of at most N words, not counting removed ones",
-    )
-    add_keep_going(parser, "trees")
-    _add_rules(parser)
-    add_dropout_options(parser)
+    declare(parser, OPTIONS)
+    add_dropout_option(parser)
     add_parsing_options(parser)
 
 
-def _add_rules(parser: argparse.ArgumentParser) -> None:
-    rules = parser.add_argument_group("rules", "changes to the convention; see docs/parse_f1.md")
-    rules.add_argument("--parameters", metavar="FILE", help="with evalb: EVALB's parameter file, such as COLLINS.prm")
-    rules.add_argument(
-        "--punctuation",
-        choices=("kept", "before", "after"),
-        help="keep it; or remove it before a model parses; or after, from its trees (default if the convention "
-        "removes it)",
-    )
-    rules.add_argument("--removed", choices=get_args(Removed)[1:], help="tokens that count as punctuation")
-    rules.add_argument(
-        "--removed-by", choices=get_args(WordRule), help="identify punctuation by tag, if trees have tags, or by token"
-    )
-    rules.add_argument(
-        "--gold",
-        choices=get_args(GoldForm),
-        help="gold trees as annotated; collapsed: without unary phrases; or binarised: left, right, or by head rules",
-    )
-    rules.add_argument(
-        "--whole-sentence", choices=get_args(WholeSentence), help="how to score the span of the whole sentence"
-    )
-    rules.add_argument("--average", choices=("sentence", "corpus"), help="mean over sentences, or one F1 of all spans")
-    rules.add_argument(
-        "--min-words",
-        type=positive_int,
-        metavar="N",
-        help="do not score sentences of fewer than N words, not counting removed ones",
-    )
-    rules.add_argument(
-        "--without-spans",
-        choices=("scored", "skipped"),
-        help="how to treat sentences whose gold trees have no span to score",
-    )
-    rules.add_argument("--ignore-labels", action="store_true", help="with evalb: compare brackets without labels")
-
-
-def _convention(options: argparse.Namespace) -> tuple[Convention, dict[str, Any]]:
-    """The convention with the requested changes, and the changes."""
-    if options.convention is None:
-        there = ", ".join(CONVENTIONS.registered)
-        raise InputError(f"--convention is required, as F1 depends on it: one of {there} (docs/parse_f1.md)")
-    base = get_convention(options.convention)
-    if options.parameters:
-        if base.name != "evalb":
-            raise InputError(f"--parameters needs --convention evalb; got {base.name}")
-        base = read_parameters(options.parameters)
-    names = ("removed", "removed_by", "gold", "whole_sentence", "average", "min_words", "without_spans")
-    changes = {name: value for name in names if (value := getattr(options, name)) is not None}
-    if options.punctuation == "kept":
-        if options.removed:
-            raise InputError(f"--punctuation kept and --removed {options.removed} contradict each other")
-        changes["removed"] = "nothing"
-    elif options.punctuation and not options.removed and base.removed == "nothing":
-        changes["removed"] = "punctuation+currency"
-    if options.ignore_labels:
-        if base.brackets != "multiset":
-            raise InputError(f"--ignore-labels needs a convention that compares labels, such as evalb; got {base.name}")
-        changes["labels"] = "ignored"
-    changes = {name: value for name, value in changes.items() if value != getattr(base, name)}
-    convention = dataclasses.replace(base, **changes)
-    if options.removed_by and convention.removed == "nothing":
-        raise InputError(f"--removed-by is for words that are removed; {base.name} with these options removes none")
-    return convention, changes
-
-
-def run(options: argparse.Namespace) -> None:
-    """Score trees and print the scores with the baselines."""
-    systems = [*options.models, *options.predictions]
-    check_parsing_options(options)
-    check_dropout_options(options)
-    check_ending("--trees", options.trees, ENDINGS)
-    if options.trees is not None:
-        check_tree_file(options.trees)
-    check_ending("--items", options.items, TABLES)
-    check_outputs(
-        {"--trees": options.trees, "--items": options.items}, [*systems, options.treebank, options.parameters]
-    )
-    convention, changes = _convention(options)
-    if not systems:
-        raise InputError("give a MODEL, or --predictions FILE, or several")
-    of_models = ("signal", "layer", "word_strength", "dropout_samples", "device")
-    given = first_given(options, of_models) or ("--punctuation before" if options.punctuation == "before" else None)
-    if not options.models and given:
-        raise InputError(f"{given} is for models, and --predictions are trees already")
-    if options.treebank == "-" and "-" in options.predictions:
-        raise InputError("only one of --treebank and --predictions can be standard input")
-    if options.compare and len(systems) < 2:
-        raise InputError(f"--compare needs two systems or more; got {systems[0]}")
-    only = _numbers(options.only) if options.only else None
-    if only is not None and not options.trees:
-        raise InputError("--only says which sentences --trees writes; give both")
-    _check_ensemble_options(options, systems)
-    if len(systems) > 1 and not options.ensemble and (options.trees or options.items):
-        raise InputError(f"--trees and --items write the trees of one system; got {len(systems)}: {', '.join(systems)}")
+def run(options: argparse.Namespace) -> Report:
+    """Score trees, with the baselines and comparisons that are asked for."""
+    names = [*options.models, *options.against, *options.ensemble]
+    if not names:
+        raise InputError("give a MODEL, a file of trees, or several")
+    rules = read_rules(options.convention, options.rule)
+    prior = _prior(options.prior)
+    only = _ranges(options.only) if options.only else None
+    _check_options(options, names, rules)
     problems = Problems(options.keep_going)
+    trees = read_treebank(options.data, decoder=options.decoder or DEFAULT_DECODER, on_error=problems.on_error)
+    gold = [prepare_gold(tree, rules.convention) for tree in trees]
+    if only is not None and (number := max(first for first, _ in only)) > len(gold):
+        raise InputError(f"--only names sentence {number}; {options.data} has {len(gold):,}")
+    note_misfits(gold, rules.convention)
+    indices = [i for i, item in enumerate(gold) if options.max_words is None or item.length <= options.max_words]
+    indices = indices[: options.limit]
+    if not indices:
+        raise InputError(f"no sentence has at most {options.max_words} words that count")
+    systems = _score_systems(names, options, rules, gold, indices, problems)
+    if not systems:
+        problems.finish()
+    chosen = [gold[i] for i in indices]
+    convention = _same_labels(systems, options, rules.convention, chosen)
+    result = _record(options, rules, gold, systems, convention)
+    trees_shown, score = systems[0].trees, systems[0].score
+    if options.ensemble:
+        runs = [(system.name, system.trees) for system in systems]
+        result["ensemble"], trees_shown = score_ensemble(
+            chosen, runs, convention, outlier_share=options.outlier_share, prior=prior
+        )
+        score = score_trees(chosen, trees_shown, convention, keep_going=None in trees_shown)
+    if options.output:
+        ranges = only or [(1, len(gold))]
+        numbers = [i for i in score.numbers.tolist() if any(a <= indices[i] + 1 <= b for a, b in ranges)]
+        _write_trees(options.output, [(chosen[i], trees_shown[i]) for i in numbers], ", ".join(names))
+    if options.items:
+        write_items(options.items, chosen, score, [i + 1 for i in indices])
+    if options.against and len(systems) > 1:
+        result["comparisons"] = [
+            {"first": other.name, "second": systems[0].name}
+            | dataclasses.asdict(compare_f1(other.score, systems[0].score))
+            for other in systems[1:]
+            if other.name in options.against
+        ]
+    if options.baselines:
+        decoder = options.decoder or systems[0].how.get("decoder") or DEFAULT_DECODER
+        result["baselines"] = _baselines(chosen, convention, decoder)
+    shown = f1_tables(result, convention)
+    if not options.json:
+        note_readings(result["systems"])
+    if options.ensemble:
+        shown.append(ensemble_table(result["ensemble"], [system.score.f1 for system in systems]))
+    if options.json:
+        for described, system in zip(result["systems"], systems, strict=True):
+            described["interval"] = f1_interval(system.score)
+    # The figures of the first system, usually the only one, are also at the top level.
+    record = {"convention": result["convention"]} | result["systems"][0] | result
+    return Report(record, shown, [options.output, options.items], problems.finish)
+
+
+def _check_options(options: argparse.Namespace, names: Sequence[str], rules: Rules) -> None:
+    """Check the options before anything is read."""
+    check_parsing_options(options)
+    check_ending("--output", options.output, ENDINGS)
+    if options.output is not None:
+        check_tree_file(options.output)
+    check_ending("--items", options.items, TABLES)
+    check_outputs({"--output": options.output, "--items": options.items}, [*names, options.data, rules.parameters])
+    given = first_given(options, _OF_MODELS) or ("--rule punctuation=before" if rules.before else None)
+    if given and all(map(_is_file, names)):
+        raise InputError(f"{given} is for models, and files hold trees already")
+    if [options.data, *names].count("-") > 1:
+        raise InputError("only one of --data and the files of trees can be standard input")
+    if options.only and not options.output:
+        raise InputError("--only says which sentences --output writes; give both")
+    for name, default in (("prior", None), ("outlier_share", OUTLIER_SHARE)):
+        if getattr(options, name) != default and not options.ensemble:
+            raise InputError(f"--{name.replace('_', '-')} needs --ensemble")
+    if not 0 <= options.outlier_share <= 1:
+        raise InputError(f"--outlier-share must be from 0 to 1; got {options.outlier_share:g}")
+    if len(names) > 1 and not options.ensemble and (options.output or options.items):
+        raise InputError(f"--output and --items write the trees of one system; got {len(names)}: {', '.join(names)}")
     if not options.keep_going:
-        find_models(*options.models)
-    trees = read_treebank(options.treebank, decoder=options.decoder or DEFAULT_DECODER, on_error=problems.on_error)
-    if only is not None and (number := max(first for first, _ in only)) > len(trees):
-        raise InputError(f"--only names sentence {number}; {options.treebank} has {len(trees):,}")
-    gold = [prepare_gold(tree, convention) for tree in trees]
-    _note_tags(gold, convention)
-    _note_heads(gold, convention)
-    wanted = [i for i, item in enumerate(gold) if options.max_length is None or item.length <= options.max_length]
-    if not wanted:
-        raise InputError(f"no sentence has at most {options.max_length} words that count")
-    result: dict[str, Any] = {
+        find_models(*(name for name in names if not _is_file(name)))
+
+
+def _is_file(name: str) -> bool:
+    """Whether a system is a file of trees, or a directory or corpus of them, and not a model."""
+    path, kind = Path(name), name.partition(":")[0]
+    if name == "-" or kind in ("nltk", "chunks") or path.is_file() or name.lower().endswith(_TREE_FILES):
+        return True
+    return path.is_dir() and not (path / "config.json").exists() and next(path.glob("*.mrg"), None) is not None
+
+
+def _score_systems(
+    names: Sequence[str],
+    options: argparse.Namespace,
+    rules: Rules,
+    gold: Sequence[GoldTree],
+    indices: Sequence[int],
+    problems: Problems,
+) -> list[System]:
+    """The systems with the scores of their trees; those that cannot be read are left out with `--keep-going`."""
+    chosen = [gold[i] for i in indices]
+    systems = []
+    for name in names:
+        with problems.of(name):
+            trees: Sequence[ConstituencyTree | None]
+            how: dict[str, Any] = {}
+            if _is_file(name):
+                decoder = options.decoder or DEFAULT_DECODER
+                trees = read_predictions(name, sentences=len(gold), decoder=decoder, on_error=problems.on_error)
+                if len(trees) != len(gold):
+                    raise InputError(f"{name} has {len(trees)} trees, but {options.data} has {len(gold)}")
+                trees = [trees[i] for i in indices]
+            else:
+                trees, how = _parse_gold_sentences(name, options, rules, chosen)
+            score = score_trees(chosen, trees, rules.convention, keep_going=options.keep_going)
+            problems.add(score.errors)
+            systems.append(System(name, trees, how, score))
+    return systems
+
+
+def _same_labels(
+    systems: Sequence[System], options: argparse.Namespace, convention: Convention, gold: Sequence[GoldTree]
+) -> Convention:
+    """Score all systems without labels if some trees of the report have none; returns the convention for all."""
+    without = [f"{system.name} has" for system in systems if system.score.convention.labels == "ignored"]
+    without += ["the ensemble has"] * bool(options.ensemble) + ["baselines have"] * options.baselines
+    if not without or convention.labels == "ignored":
+        return convention
+    convention = dataclasses.replace(convention, labels="ignored")
+    if any(system.score.convention.labels == "compared" for system in systems):
+        print_note(f"labels are ignored, because {without[0]} no labels, and all trees are scored by the same rules")
+        for system in systems:
+            system.score = score_trees(gold, system.trees, convention, keep_going=options.keep_going)
+    return convention
+
+
+def _record(
+    options: argparse.Namespace,
+    rules: Rules,
+    gold: Sequence[GoldTree],
+    systems: Sequence[System],
+    convention: Convention,
+) -> dict[str, Any]:
+    return {
         "convention": convention.name,
-        "changes": changes,
-        "parameters": options.parameters,
-        "treebank": options.treebank,
-        "max_length": options.max_length,
+        "changes": rules.changes,
+        "parameters": rules.parameters,
+        "treebank": options.data,
+        "max_length": options.max_words,
+        "limit": options.limit,
         "n_gold": len(gold),
         "n_without_tags": sum(item.annotated.word_tags is None for item in gold),
         "words_removed": 100 * (1 - np.mean(np.concatenate([item.kept for item in gold]))),
-        "systems": [],
+        "systems": [{"system": system.name} | system.how | describe(system.score) for system in systems],
     }
-    scores: list[F1Score] = []
-    read: list[tuple[str, Trees]] = []
-    chosen = [gold[i] for i in wanted]
-    for place, system in enumerate(systems):
-        with problems.of(system):
-            described: dict[str, Any] = {"system": system}
-            of_wanted: Sequence[ConstituencyTree | None]
-            if place < len(options.models):
-                of_wanted, how = _parse_gold_sentences(system, options, convention, chosen)
-                described |= how
-            else:
-                predictions = _read_system(system, options, len(gold), problems)
-                of_wanted = [predictions[i] for i in wanted]
-            score = score_trees(chosen, of_wanted, convention, keep_going=options.keep_going)
-            problems.add(score.errors)
-            scores.append(score)
-            read.append((system, of_wanted))
-            result["systems"].append(described | describe(score))
-    if not scores:
-        problems.finish()
-    if (source := _without_labels(options, result["systems"])) and convention.labels == "compared":
-        convention = dataclasses.replace(convention, labels="ignored")
-        if any(described["labels"] == "compared" for described in result["systems"]):
-            print_note(f"labels are ignored, because {source} no labels, and all trees are scored by the same rules")
-            scores = [score_trees(chosen, of, convention, keep_going=options.keep_going) for _, of in read]
-            for described, score in zip(result["systems"], scores, strict=True):
-                described |= describe(score)
-    shown, score = read[0][1], scores[0]
-    if options.ensemble:
-        result["ensemble"], shown = score_ensemble(
-            chosen,
-            read,
-            convention,
-            outlier_share=options.outlier_share,
-            prior=options.prior,
-            prior_votes=options.prior_votes,
-        )
-        score = score_trees(chosen, shown, convention, keep_going=None in shown)
-    if options.trees:
-        numbers = [
-            i
-            for i in score.numbers.tolist()
-            if only is None or any(first <= wanted[i] + 1 <= last for first, last in only)
-        ]
-        _write_trees(options.trees, [(chosen[i], shown[i]) for i in numbers], ", ".join(systems))
-    if options.items:
-        write_items(options.items, chosen, score, [i + 1 for i in wanted])
-    if options.compare and len(scores) > 1:
-        result["comparisons"] = [
-            {"first": other["system"], "second": result["systems"][0]["system"]}
-            | dataclasses.asdict(compare_f1(score, scores[0]))
-            for score, other in zip(scores[1:], result["systems"][1:], strict=True)
-        ]
-    if options.baselines:
-        result["baselines"] = _baselines(
-            chosen, convention, options.decoder or result["systems"][0].get("decoder") or DEFAULT_DECODER
-        )
-    if options.json:
-        for described, score in zip(result["systems"], scores, strict=True):
-            described["interval"] = f1_interval(score)
-        # The figures of the first system, usually the only one, are also at the top level.
-        print_json({"convention": result["convention"]} | result["systems"][0] | result)
-    else:
-        print_f1(result, convention)
-        if options.ensemble:
-            print_ensemble(result["ensemble"], [score.f1 for score in scores])
-        print_written(options.trees, options.items)
-    problems.finish()
-
-
-def _note_heads(gold: Sequence[GoldTree], convention: Convention) -> None:
-    """Print a note if gold trees are binarised by head rules that do not know most of their tags."""
-    if convention.gold != "head":
-        return
-    tags = [base_label(tag) for item in gold for tag in item.annotated.word_tags or ()]
-    unknown = Counter(tag for tag in tags if tag not in PENN_TAGS)
-    if 2 * unknown.total() > len(tags):
-        shown = ", ".join(tag for tag, _ in unknown.most_common(5))
-        print_note(
-            f"the head rules are those of the Penn Treebank and do not know the tags ({shown}) of "
-            f"{unknown.total():,} of {len(tags):,} words, so many heads of the binarised gold trees are arbitrary; "
-            "prpn, compound-pcfg, corpus and evalb take the trees as they are"
-        )
-
-
-def _without_labels(options: argparse.Namespace, systems: Sequence[dict[str, Any]]) -> str:
-    """Say which trees of the report have no labels to compare; "" if all have."""
-    names = [described["system"] for described in systems if described["labels"] == "ignored"]
-    names += ["the ensemble"] * options.ensemble + ["baselines"] * options.baselines
-    return f"{names[0]} has" if names and names != ["baselines"] else "baselines have" if names else ""
-
-
-def _note_tags(gold: Sequence[GoldTree], convention: Convention) -> None:
-    """Print a note if most punctuation counts because the convention does not know its tags."""
-    if not convention.removed.startswith("punctuation") or convention.removed_by == "tokens":
-        return
-    by_token = dataclasses.replace(convention, removed_by="tokens")
-    marks = 0
-    counted: Counter[str | None] = Counter()
-    for item in gold:
-        words = item.annotated.words
-        tags = item.annotated.word_tags or (None,) * len(words)
-        for tag, kept, is_word in zip(tags, item.kept, by_token.kept(words, tags), strict=True):
-            marks += not is_word
-            if kept and not is_word:
-                counted[tag] += 1
-    if 2 * counted.total() > marks:
-        shown = ", ".join(str(tag) for tag, _ in counted.most_common(5))
-        print_note(
-            f"the convention does not know the tags ({shown}) of {counted.total():,} of {marks:,} punctuation marks, "
-            "which count as words; --removed-by tokens removes them by their form"
-        )
-
-
-def _check_ensemble_options(options: argparse.Namespace, systems: Sequence[str]) -> None:
-    if options.prior_votes > 1 and options.prior is None:
-        raise InputError("--prior-votes needs --prior")
-    if not options.ensemble:
-        for name in ("prior", "outlier_share"):
-            if getattr(options, name) not in (None, OUTLIER_SHARE):
-                raise InputError(f"--{name.replace('_', '-')} needs --ensemble")
-        return
-    if len(systems) < 2:
-        raise InputError(f"--ensemble needs two systems or more; got {systems[0]}")
-    if not 0 <= options.outlier_share <= 1:
-        raise InputError(f"--outlier-share must be from 0 to 1; got {options.outlier_share:g}")
-
-
-def _read_system(
-    path: str, options: argparse.Namespace, n_gold: int, problems: Problems
-) -> list[ConstituencyTree | None]:
-    decoder = options.decoder or DEFAULT_DECODER
-    predictions = read_predictions(path, sentences=n_gold, decoder=decoder, on_error=problems.on_error)
-    if len(predictions) != n_gold:
-        raise InputError(f"{path} has {len(predictions)} trees, but {options.treebank} has {n_gold}")
-    return predictions
 
 
 def _parse_gold_sentences(
-    model: str, options: argparse.Namespace, convention: Convention, gold: Sequence[GoldTree]
+    model: str, options: argparse.Namespace, rules: Rules, gold: Sequence[GoldTree]
 ) -> tuple[list[ConstituencyTree], dict[str, Any]]:
     """The model's parses of the gold trees' sentences, and the method."""
     # Where a sentence loses all its words, the model parses all of them.
-    before = options.punctuation == "before"
-    seen = [item.tree if before and item.tree is not None else item.annotated for item in gold]
+    seen = [item.tree if rules.before and item.tree is not None else item.annotated for item in gold]
     tags = tags_of_all(tree.word_tags for tree in seen)
     words = [tree.words for tree in seen]
     try:
@@ -399,26 +279,26 @@ def _parse_gold_sentences(
         raise InputError(str(error) if model in str(error) else f"{model}: {error}") from error
     unknown = [parse.unknown for parse in parses if parse.unknown is not None]  # of each, since none is a vote
     if all(of_sentence.all() for of_sentence in unknown):
-        raise InputError(f"{model} knows no word of {options.treebank}: {shortened(' '.join(words[0]), 80)!r}")
+        raise InputError(f"{model} knows no word of {options.data}: {shortened(' '.join(words[0]), 80)!r}")
     # Those of the reading without dropout, so also where votes gave the trees.
     distances = [distances_from_trace(parse.trace, str(parser.signal)) for parse in parses if parse.trace is not None]
     if distances and (spread := float(np.std(np.concatenate(distances)))) < COLLAPSED:
         name = str(parser.signal).replace("_", " ")
         print_note(f"{model}: its {name} hardly varies between words (sd {spread:.3f}), so its trees mean little")
-    described = {
+    removed = f"removed {'before' if rules.before else 'after'} parsing"
+    samples, _ = options.dropout_samples
+    how = {
         "signal": parser.signal,
         "decoder": parser.decoder,
-        "punctuation": "kept"
-        if convention.removed == "nothing"
-        else f"removed {'before' if before else 'after'} parsing",
+        "punctuation": "kept" if rules.convention.removed == "nothing" else removed,
         "unknown_words": 100 * float(np.mean(np.concatenate(unknown))),
         "layer": options.layer,
         "word_strength": options.word_strength,
-        "dropout_samples": options.dropout_samples,
-        "dropout": parser.dropout if options.dropout_samples else None,
+        "dropout_samples": samples,
+        "dropout": parser.dropout if samples else None,
         "n_unknown_sentences": sum(bool(of_sentence.all()) for of_sentence in unknown),
     }
-    return [parse.tree for parse in parses], described
+    return [parse.tree for parse in parses], how
 
 
 def _baselines(gold: Sequence[GoldTree], convention: Convention, decoder: str) -> dict[str, dict[str, float]]:
@@ -435,13 +315,11 @@ def _baselines(gold: Sequence[GoldTree], convention: Convention, decoder: str) -
         for name, make in FIXED_BASELINES.items():
             results[name] = _means([score([make(words) for words in sentences])])
         for name, draw in RANDOM_BASELINES.items():
+            more = {"decoder": decoder} if draw is random_distances else {}
             scores = []
             for seed in range(RANDOM_SEEDS):
                 rng = random.Random(seed)
-                if draw is random_distances:
-                    scores.append(score([random_distances(words, rng, decoder) for words in sentences]))
-                else:
-                    scores.append(score([draw(words, rng) for words in sentences]))
+                scores.append(score([draw(words, rng, **more) for words in sentences]))
             results[name] = _means(scores)
         # Any binarisation has all spans of the gold tree, and no binary tree can have more.
         best = [(item.tree or item.annotated).binarize(last_child) for item in gold]
@@ -457,29 +335,36 @@ def _means(scores: Sequence[F1Score]) -> dict[str, float]:
     return means | ({"f1_std": spreads["f1"].sd} if len(scores) > 1 else {})
 
 
-def _numbers(text: str) -> list[tuple[int, int]]:
+def _prior(text: str | None) -> tuple[str, int] | None:
+    """The name of the prior's trees and its number of votes."""
+    if text is None:
+        return None
+    name, _, votes = text.partition(":")
+    if name not in PRIORS or not (votes or "1").isdecimal() or int(votes or 1) < 1:
+        raise InputError(f"--prior must be one of {', '.join(PRIORS)}, with N votes as NAME:N; got {text!r}")
+    return name, int(votes or 1)
+
+
+def _ranges(text: str) -> list[tuple[int, int]]:
     """The first and last number of each range in a list such as 1,5-8."""
     ranges = []
     for part in text.split(","):
         ends = re.fullmatch(r"(\d{1,15})(?:-(\d{1,15}))?", part)
-        if ends is None:
-            raise InputError(f"--only takes numbers of sentences such as 1,5-8; got {text!r}")
-        first, last = int(ends[1]), int(ends[2] or ends[1])
+        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (0, 0)
         if not 1 <= first <= last:
-            raise InputError(f"--only takes numbers from 1 and ranges that rise, such as 1,5-8; got {part!r}")
+            raise InputError(f"--only takes numbers from 1 and ranges that rise, such as 1,5-8; got {text!r}")
         ranges.append((first, last))
     return ranges
 
 
-def _without_chains(tree: ConstituencyTree) -> ConstituencyTree:
-    """Without the unary phrases that removed words leave behind, if no phrase has a label; labels are scored."""
-    return tree if tree.has_labels else tree.collapse_unaries()
-
-
 def _write_trees(path: str, pairs: Sequence[tuple[GoldTree, ConstituencyTree | None]], source: str) -> None:
-    """Write predicted trees over the words that count, with the gold trees."""
-    shown = [(item.align(tree), item.tree) for item, tree in pairs if tree is not None]
-    both = [(_without_chains(tree), golden) for tree, golden in shown if tree is not None and golden is not None]
+    """Write predicted trees over the words that count, with the gold trees.
+
+    Without the unary phrases that removed words leave behind, if no phrase has a label; labels are scored.
+    """
+    aligned = [(item.align(tree), item.tree) for item, tree in pairs if tree is not None]
+    both = [(tree, golden) for tree, golden in aligned if tree is not None and golden is not None]
     if not both:
         raise InputError("no sentence that was scored is among those that --only names")
-    write_trees(path, [tree for tree, _ in both], gold=[golden for _, golden in both], source=source)
+    trees = [tree if tree.has_labels else tree.collapse_unaries() for tree, _ in both]
+    write_trees(path, trees, gold=[golden for _, golden in both], source=source)

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ..console import (
-    Problems,
-    add_model_options,
-    non_negative_int,
-    positive_int,
-    print_json,
-    print_table,
-    progress,
-)
+from ..console import progress
 from ..data import Sentence, hold_out
 from ..data.corpora import Corpus, tags_of_all
-from ..errors import InputError
+from ..errors import InputError, fail
 from ..eval.perplexity import (
     Perplexity,
     PerplexityComparison,
@@ -32,8 +24,11 @@ from ..eval.seeds import Spread
 from ..hub.locating import find_models
 from ..messages import counted
 from ..tokenization import splits_words
+from .options import DEVICE, TEXT, option, shared
+from .printing import PrintedTable
+from .report import Problems, Report
 from .runs import check_runs, interval_and_p
-from .texts import ScoredText, add_keep_going, add_text_options, note_segmentation, text_record
+from .texts import ScoredText, note_segmentation, text_record
 
 if TYPE_CHECKING:
     from ..scoring.sentences import ModelScorer
@@ -55,42 +50,18 @@ EXAMPLE = """stack-lm perplexity runs/brown-u1 --data nltk:brown --held-out 3000
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm perplexity`."""
-    parser.add_argument(
-        "models",
-        metavar="MODEL",
-        nargs="+",
-        help="a model directory, or a model on the hub; several count as runs of one model",
-    )
-    parser.add_argument(
-        "--against",
-        metavar="MODEL",
-        nargs="+",
-        help="another model, or several runs of it: show the difference in perplexity, tested over sentences, or over "
-        "runs and sentences",
-    )
-    add_text_options(parser, "the text", "test; with --held-out, train")
-    parser.add_argument(
-        "--held-out",
-        type=float,
-        metavar="N",
-        help="only the sentences that a training run with this data.held_out leaves out: a number, or a share below 1",
-    )
-    parser.add_argument(
-        "--seed",
-        type=non_negative_int,
-        metavar="N",
-        help="with --held-out: the run's data.held_out_seed, or its seed (default: 0)",
-    )
-    parser.add_argument("--limit", type=positive_int, metavar="N", help="only the first N sentences")
-    add_keep_going(parser, "lines and rows")
-    add_model_options(parser)
+    shared(parser, "MODEL ...", "--against", against="sentences, or over runs and sentences")
+    shared(parser, "--data", *TEXT, data="the text", split="test; with --held-out, train")
+    held_out = "only the sentences that a training run with this data.held_out leaves out: a number, or a share below 1"
+    option(parser, "--held-out X", held_out)
+    shared(parser, "--seed", seed="with --held-out: the run's data.held_out_seed, or its seed (default: 0)")
+    shared(parser, "--limit", "--keep-going", *DEVICE, limit="sentences", keep_going="lines and rows")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Measure perplexity and print it."""
-    against = options.against or []
-    paths = [*options.models, *against]
-    check_runs(options.models, against)
+def run(options: argparse.Namespace) -> Report:
+    """Measure perplexity."""
+    paths = [*options.models, *options.against]
+    check_runs(options.models, options.against)
     find_models(*paths)
     note_segmentation(paths, options.segmentation)
     problems = Problems(options.keep_going)
@@ -100,11 +71,9 @@ def run(options: argparse.Namespace) -> None:
         raise InputError("--seed chooses the sentences of --held-out; give both")
     text = ScoredText(options, problems, lambda corpus: _choose(corpus, options), keep=len(paths) > 1)
     losses = {path: _score(path, text, options) for path in paths}
-    if len(paths) == 1:
-        _report_one(options, losses[paths[0]].perplexity())
-    else:
-        _report_runs(options, *([losses[path] for path in side] for side in (options.models, against)))
-    problems.finish()
+    about = text_record(options) | {"held_out": options.held_out, "held_out_seed": options.seed, "limit": options.limit}
+    sides = [(side, [losses[path] for path in side]) for side in (options.models, options.against) if side]
+    return _report(options, about, sides, problems)
 
 
 def _choose(corpus: Corpus, options: argparse.Namespace) -> Iterable[Sentence]:
@@ -128,66 +97,39 @@ def _score(path: str, text: ScoredText, options: argparse.Namespace) -> Sentence
         return sentence_losses(_trace(scorer, sentences, advance))
 
 
-def _report_one(options: argparse.Namespace, found: Perplexity) -> None:
-    result = dataclasses.asdict(found)
-    if options.json:
-        print_json({"model": options.models[0]} | _text_of(options) | result)
-        return
-    bits = found.bits_per_byte
-    rows = [
-        ("token", found.perplexity, found.nats_per_token, found.bits_per_token, found.n_tokens),
-        ("word", found.word_perplexity, found.nats_per_word, found.bits_per_word, found.n_words),
-        (
-            "inner token",
-            found.inner_perplexity,
-            found.nats_per_inner_token,
-            found.nats_per_inner_token / math.log(2),
-            found.n_inner_tokens,
-        ),
-        ("byte", None, f"{bits * math.log(2):.4f}", f"{bits:.4f}", found.n_bytes),
-    ]
-    unknown = _unknown(found)
-    compares = ", so bits per byte are not comparable" if unknown else ""
-    print_table(
-        f"perplexity, {options.data}",
-        ["per", "perplexity", "nats", "bits", "predicted"],
-        rows,
-        caption=f"{counted(found.n_sentences, 'sentence')}, {counted(found.n_all_words, 'word')}, "
-        f"{found.n_unknown:,} of them unknown ({unknown:.1%}){compares}",
-    )
-
-
-def _report_runs(
-    options: argparse.Namespace, first: Sequence[SentenceLosses], second: Sequence[SentenceLosses]
-) -> None:
-    """Print the perplexities of several runs, and the difference of two models."""
-    sides = [(options.models, first)] + ([(options.against, second)] if second else [])
-    results = [(paths, [losses.perplexity() for losses in side]) for paths, side in sides]
-    comparison: dict[str, PerplexityComparison] = {}
-    try:
-        if second:
-            comparison = compare_perplexity(first, second)
-    finally:  # the perplexities have taken long, so they are printed even if they cannot be compared
-        _print_runs(options, results, comparison)
-
-
-def _print_runs(
+def _report(
     options: argparse.Namespace,
-    results: Sequence[tuple[Sequence[str], list[Perplexity]]],
-    comparison: Mapping[str, PerplexityComparison],
-) -> None:
-    if options.json:
-        described = [
-            {
-                "runs": [{"model": path} | dataclasses.asdict(run) for path, run in zip(paths, side, strict=True)],
-                "spread": {name: dataclasses.asdict(_spread(side, name)) for name in _comparable(side)},
-            }
-            for paths, side in results
-        ]
-        compared = {unit: dataclasses.asdict(found) for unit, found in comparison.items()}
-        more = {"against": described[1], "comparison": compared} if len(described) > 1 else {}
-        print_json(_text_of(options) | described[0] | more)
-        return
+    about: dict[str, Any],
+    sides: Sequence[tuple[Sequence[str], Sequence[SentenceLosses]]],
+    problems: Problems,
+) -> Report:
+    """The perplexities of one or several runs, and the difference of two models."""
+    results = [(paths, [losses.perplexity() for losses in side]) for paths, side in sides]
+    shown, finish = [_table_of_runs(options, results)], problems.finish
+    described = []
+    for paths, side in results:
+        runs = [{"model": path} | dataclasses.asdict(run) for path, run in zip(paths, side, strict=True)]
+        spread = {name: dataclasses.asdict(_spread(side, name)) for name in _comparable(side)}
+        described.append({"runs": runs, "spread": spread})
+    if len(options.models) == len(sides) == 1:
+        model, numbers = described[0]["runs"][0].pop("model"), described[0]["runs"][0]
+        return Report({"model": model} | about | numbers, shown, finish=finish)
+    record = about | described[0]
+    if len(sides) > 1:
+        comparison: dict[str, PerplexityComparison] = {}
+        try:
+            comparison = compare_perplexity(sides[0][1], sides[1][1])
+            shown.append(_table_of_differences(comparison, len(sides[0][1]), len(sides[1][1])))
+        except InputError as error:  # the perplexities have taken long, so they are printed even so
+            finish = partial(fail, error)
+        compared = {unit: dataclasses.asdict(each) for unit, each in comparison.items()}
+        record |= {"against": described[1], "comparison": compared}
+    return Report(record, shown, finish=finish)
+
+
+def _table_of_runs(
+    options: argparse.Namespace, results: Sequence[tuple[Sequence[str], list[Perplexity]]]
+) -> PrintedTable:
     rows: list[tuple[object, ...]] = []
     for paths, side in results:
         for path, run in zip(paths, side, strict=True):
@@ -198,39 +140,24 @@ def _print_runs(
                 cells = (_number(name, getattr(spread[name], row)) if name in spread else "" for name in _SHOWN)
                 rows.append((f"  {row}", *cells, ""))
     runs = [run for _, side in results for run in side]
-    print_table(
-        f"perplexity, {options.data}",
-        ["model", *(heading for heading, _ in _SHOWN.values()), "unknown words"],
-        rows,
-        caption=f"{runs[0].n_sentences:,} sentences"
-        + (
-            ", some with unknown words, so only models with the same vocabulary are comparable"
-            if any(map(_unknown, runs))
-            else ""
-        ),
+    columns = ["model", *(heading for heading, _ in _SHOWN.values()), "unknown words"]
+    note = f"{counted(runs[0].n_sentences, 'sentence')}, {counted(runs[0].n_all_words, 'word')}"
+    if any(map(_unknown, runs)):
+        note += ", some of them unknown, so only models with the same vocabulary are comparable"
+    return PrintedTable(f"perplexity, {options.data}", columns, rows, note=note)
+
+
+def _table_of_differences(comparison: dict[str, PerplexityComparison], first: int, second: int) -> PrintedTable:
+    test = f"over {first} and {second} runs and the sentences: min F' (Clark 1973)"
+    return PrintedTable(
+        "difference in perplexity, in %",
+        ["per", "difference", "95% interval", "p", "predicted"],
+        [
+            (unit.replace("_", " "), f"{of.difference:+.2f}", *interval_and_p(of.low, of.high, of.p_value), of.n)
+            for unit, of in comparison.items()
+        ],
+        note=test if first > 1 else "over the sentences: paired t-test of a ratio of means",
     )
-    if comparison:
-        numbers = [len(side) for _, side in results]
-        print_table(
-            "difference in perplexity, in %",
-            ["per", "difference", "95% interval", "p", "predicted"],
-            [
-                (unit.replace("_", " "), f"{of.difference:+.2f}", *interval_and_p(of.low, of.high, of.p_value), of.n)
-                for unit, of in comparison.items()
-            ],
-            caption=f"over {numbers[0]} and {numbers[1]} runs and the sentences: min F' (Clark 1973)"
-            if numbers[0] > 1
-            else "over the sentences: paired t-test of a ratio of means",
-        )
-
-
-def _text_of(options: argparse.Namespace) -> dict[str, Any]:
-    """For JSON: the sentences that are scored."""
-    return text_record(options) | {
-        "held_out": options.held_out,
-        "held_out_seed": options.seed,
-        "limit": options.limit,
-    }
 
 
 def _comparable(side: Sequence[Perplexity]) -> list[str]:
@@ -243,7 +170,7 @@ def _spread(side: Sequence[Perplexity], name: str) -> Spread:
 
 
 def _number(name: str, value: float) -> str:
-    return f"{value:.4f}" if name == "bits_per_byte" else f"{value:,.2f}"
+    return "" if value != value else f"{value:.4f}" if name == "bits_per_byte" else f"{value:,.2f}"
 
 
 def _unknown(run: Perplexity) -> float:

@@ -15,9 +15,12 @@ import yaml
 from ..atomic import write_text
 from ..checks import build
 from ..config_files import PresetNote, preset_names, preset_path, read_layers, read_yaml, table_names
-from ..console import add_command, print_json, print_table
+from ..console import add_command
 from ..errors import InputError
 from ..experiments.config import Table
+from .options import option
+from .printing import PrintedTable
+from .report import Report
 
 EXAMPLE = (
     "stack-lm presets\n"
@@ -88,42 +91,33 @@ class Preset:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm presets`."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
-    show = add_command(
-        actions,
-        "show",
-        show_preset,
-        summary="print a preset or a table as one YAML file, with the comments of its parts",
-        example="stack-lm presets show suzgun2019/stack_rnn_softmax",
-        nested=True,
-    )
-    copy = add_command(
-        actions,
-        "copy",
-        copy_preset,
-        summary="write a preset or a table to a YAML file of your own",
-        example="stack-lm presets copy hao2018/linear_stack mine.yaml",
-        nested=True,
-    )
+    summary = "print a preset or a table as one YAML file, with the comments of its parts"
+    example = "stack-lm presets show suzgun2019/stack_rnn_softmax"
+    show = add_command(actions, "show", show_preset, summary=summary, example=example, nested=True)
+    summary = "write a preset or a table to a YAML file of your own"
+    example = "stack-lm presets copy hao2018/linear_stack mine.yaml"
+    copy = add_command(actions, "copy", copy_preset, summary=summary, example=example, nested=True)
     for action in (show, copy):
-        action.add_argument("name", metavar="NAME", help="a name from the list, such as merrill2019/brown_u1")
-    copy.add_argument("file", metavar="FILE", type=Path, help="the YAML file to write")
-    copy.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
+        option(action, "NAME", "a name from the list, such as merrill2019/brown_u1")
+    option(copy, "FILE", "the YAML file to write", type=Path)
+    option(copy, "--overwrite", "replace FILE if it exists")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Print all presets."""
+def run(options: argparse.Namespace) -> Report:
+    """Describe all presets."""
     presets = [Preset.read(name) for name in preset_names()]
     tables = {name: Table.build(read_yaml(preset_path(name, tables=True))) for name in table_names()}
-    if options.json:
-        of_tables = [_record_of(name, table) for name, table in tables.items()]
-        print_json({"presets": [preset.record() for preset in presets], "tables": of_tables})
-        return
+    of_tables = [_record_of(name, table) for name, table in tables.items()]
+    shown: list[PrintedTable | str] = []
     for paper, group in groupby(presets, key=lambda preset: preset.note.paper):
         rows = [(preset.name, preset.note.table, preset.model_class, preset.parameters) for preset in group]
-        print_table(paper, ["preset", "table", "class", "parameters"], rows, text_columns=3)
-    contents = [(name, table.title, len(table.rows)) for name, table in tables.items()]
-    print_table("Tables of presets, for `stack-lm train task`", ["table", "content", "rows"], contents, text_columns=2)
-    print("Parameters are counted with the vocabulary sizes that `stack-lm presets show NAME` prints.")
+        shown.append(PrintedTable(paper, ["preset", "table", "class", "parameters"], rows, 3))
+    contents = [tuple(record.values()) for record in of_tables]
+    shown.append(
+        PrintedTable("Tables of presets, for `stack-lm train task`", ["table", "content", "rows"], contents, 2)
+    )
+    shown.append("Parameters are counted with the vocabulary sizes that `stack-lm presets show NAME` prints.")
+    return Report({"presets": [preset.record() for preset in presets], "tables": of_tables}, shown)
 
 
 class _Shown(NamedTuple):
@@ -150,25 +144,19 @@ def _record_of(name: str, table: Table) -> dict[str, Any]:
     return {"name": name, "title": table.title, "rows": len(table.rows)}
 
 
-def show_preset(options: argparse.Namespace) -> None:
-    """Print one preset or table."""
+def show_preset(options: argparse.Namespace) -> Report:
+    """Describe one preset or table."""
     shown = _Shown.read(options.name)
-    if options.json:
-        print_json(shown.record | {"config": shown.config})
-    else:
-        print(shown.text, end="")
+    return Report(shown.record | {"config": shown.config}, [shown.text.removesuffix("\n")])
 
 
-def copy_preset(options: argparse.Namespace) -> None:
+def copy_preset(options: argparse.Namespace) -> Report:
     """Write one preset or table to a file."""
     shown = _Shown.read(options.name)
     if options.file.exists() and not options.overwrite:
         raise InputError(f"{options.file} exists already; name another file, or give --overwrite")
     write_text(options.file, shown.text)
-    if options.json:
-        print_json(shown.record | {"file": str(options.file)})
-    else:
-        print(f"{options.file}: {shown.line}")
+    return Report(shown.record | {"file": str(options.file)}, [f"{options.file}: {shown.line}"])
 
 
 def count_parameters(config: dict[str, Any]) -> int:

@@ -7,8 +7,9 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ..console import print_table
+from ..console import format_cell, print_table
 from ..markup import escape_latex
 
 FORMS = ("text", "markdown", "latex", "csv")
@@ -21,35 +22,29 @@ class Heading(str):
 
 @dataclass(frozen=True)
 class PrintedTable:
-    """A table of formatted cells.
+    """A table.
 
     Attributes:
         title: above the table.
         columns: column heads.
-        body: a list of cells for each row, or a heading.
+        body: a list of cells for each row, or a heading. Numbers are printed as `console.format_cell` does.
         text_columns: the number of text columns, from the left; the others are numbers.
         note: below the table.
     """
 
     title: str
     columns: Sequence[str]
-    body: Sequence[Sequence[str] | Heading]
-    text_columns: int
+    body: Sequence[Sequence[Any] | Heading]
+    text_columns: int = 1
     note: str = ""
 
     def print_as(self, form: str) -> None:
         """Print the table in one of `FORMS`."""
-        forms = {
-            "text": self._print_text,
-            "markdown": self._print_markdown,
-            "latex": self._print_latex,
-            "csv": self._print_csv,
-        }
-        forms[form]()
-
-    def _print_text(self) -> None:
-        rows = [self._across(row, "{}") for row in self.body]
-        print_table(self.title, self.columns, rows, self.note, text_columns=self.text_columns)
+        if form == "text":
+            rows = [self._across(row, "{}") for row in self.body]
+            print_table(self.title, self.columns, rows, self.note, text_columns=self.text_columns)
+        else:
+            {"markdown": self._print_markdown, "latex": self._print_latex, "csv": self._print_csv}[form]()
 
     def _print_markdown(self) -> None:
         print(f"{self.title}\n")
@@ -57,7 +52,7 @@ class PrintedTable:
         print("|" + "|".join("---" if i < self.text_columns else "--:" for i in range(len(self.columns))) + "|")
         for row in self.body:
             cells = self._across(row, "**{}**")
-            print("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+            print("| " + " | ".join(format_cell(cell).replace("|", "\\|") for cell in cells) + " |")
         if self.note:
             print(f"\n{self.note}")
 
@@ -71,7 +66,7 @@ class PrintedTable:
             if isinstance(row, Heading):
                 print(f"\\multicolumn{{{len(self.columns)}}}{{l}}{{\\textit{{{escape_latex(row)}}}}} \\\\")
             else:
-                print(" & ".join(map(escape_latex, row)) + " \\\\")
+                print(" & ".join(escape_latex(format_cell(cell)) for cell in row) + " \\\\")
         print("\\hline\n\\end{tabular}\n\\end{table}")
 
     def _print_csv(self) -> None:
@@ -81,7 +76,7 @@ class PrintedTable:
         for row in self.body:
             if not isinstance(row, Heading):
                 texts, numbers = row[: self.text_columns], row[self.text_columns :]
-                writer.writerow([*texts, *(_GROUPED.sub("", number) for number in numbers)])
+                writer.writerow([*texts, *(_GROUPED.sub("", format_cell(number)) for number in numbers)])
 
-    def _across(self, row: Sequence[str] | Heading, form: str) -> Sequence[str]:
+    def _across(self, row: Sequence[Any] | Heading, form: str) -> Sequence[Any]:
         return [form.format(row), *[""] * (len(self.columns) - 1)] if isinstance(row, Heading) else row

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from ..checks import build
 from ..config_files import merge, parse_overrides, preset_names, read_config
-from ..console import print_json
 from ..errors import InputError
 from ..training.preemption import STOPPED_STATUS, Stopped, StopSignals
+from .options import option
+from .printing import PrintedTable
+from .report import Report
+
+# A key, and its value, which may be a file: data.source=notes.yml.
+_OVERRIDE = re.compile(r"(--)?[\w.-]+=")
 
 
 class TrainingRun(Protocol):
@@ -29,46 +35,39 @@ def add_options(parser: argparse.ArgumentParser, *, presets: bool = True) -> Non
         parser: the parser of its command.
         presets: whether there are presets for the command.
     """
-    parser.add_argument(
-        "overrides",
-        metavar="CONFIG|KEY=VALUE",
-        nargs="*",
-        help=f"a YAML file{', or a preset, which `stack-lm presets` lists' if presets else ''}; keys to override",
-    )
+    kinds = ", or a preset, which `stack-lm presets` lists" * presets
+    option(parser, "[CONFIG|KEY=VALUE ...]", f"a YAML file{kinds}; keys to override", dest="overrides")
+    option(parser, "-o, --output DIR", "the output_dir of the configuration")
     earlier = parser.add_mutually_exclusive_group()
-    earlier.add_argument(
-        "--resume",
-        action="store_true",
-        help="continue from the last checkpoint in output_dir, or start if there is none",
-    )
-    earlier.add_argument(
-        "--overwrite", action="store_true", help="remove what an earlier run wrote in output_dir, and start again"
-    )
+    option(earlier, "--resume", "continue from the last checkpoint in output_dir, or start if there is none")
+    option(earlier, "--overwrite", "remove what an earlier run wrote in output_dir, and start again")
 
 
 def run_recipe(
     options: argparse.Namespace,
     config_class: type[Any],
     load: Callable[[], Callable[..., TrainingRun]],
-    show: Callable[[str, dict[str, Any]], None],
-) -> int:
+    show: Callable[[str, dict[str, Any]], Iterable[PrintedTable | str]],
+) -> int | Report:
     """Run a recipe.
 
     Args:
         options: the options of the command line; see `add_options`.
         config_class: the dataclass of the configuration.
         load: imports and returns the trainer, which takes a configuration, `resume` and `overwrite`.
-        show: prints the results for people, given output_dir and the trainer's results. With --json they print as one
-            JSON object instead, in which each value with a method `record` is replaced by its result.
+        show: the tables and lines of the results for people, given output_dir and the trainer's results. In the record
+            for --json, each value with a method `record` is replaced by its result.
 
     Returns:
-        The exit status: 0, or `STOPPED_STATUS` if a signal ended the run early.
+        A report; or the exit status: `STOPPED_STATUS` if a signal ended the run early, 0 in all processes but the main.
     """
     configs, pairs = split_arguments(options.overrides)
     if len(configs) > 1:
         raise InputError(f"give one configuration; got {', '.join(configs)}. An override is written key.key=value")
     values = read_config(configs[0]) if configs else {}
     merge(values, parse_overrides(pairs))
+    if options.output is not None:
+        values["output_dir"] = options.output
     try:
         config = build(config_class, values)
     except InputError as error:
@@ -86,17 +85,15 @@ def run_recipe(
         return STOPPED_STATUS
     from accelerate import PartialState
 
-    if PartialState().is_main_process:
-        if options.json:
-            print_json({"output_dir": config.output_dir} | _records(result))
-        else:
-            show(config.output_dir, result)
+    is_main = PartialState().is_main_process
     PartialState().destroy_process_group()
-    return 0
+    if not is_main:
+        return 0
+    return Report({"output_dir": config.output_dir} | _records(result), show(config.output_dir, result))
 
 
 def _why_not(config_class: type[Any], preset: str) -> str:
-    """The reason why a preset alone is not a configuration of this class."""
+    """The reason why a preset alone is not a configuration of this class; "" if it is one."""
     try:
         build(config_class, read_config(preset))
     except InputError as error:
@@ -122,8 +119,8 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     if unknown is not None:
         such = "training.epochs=2 or, of train lm, data.source=FILE"
         raise InputError(f"unknown option {unknown!r}; an override is written key.key=value, such as {such}")
-    names = [a for a in arguments if "=" not in a or a.lower().endswith((".yaml", ".yml"))]
-    return names, [a for a in arguments if a not in names]
+    names = [argument for argument in arguments if not _OVERRIDE.match(argument) or os.path.isfile(argument)]
+    return names, [argument for argument in arguments if argument not in names]
 
 
 def _records(value: Any) -> Any:

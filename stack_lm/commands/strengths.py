@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..console import (
-    Problems,
-    add_model,
-    add_model_options,
-    positive_int,
-    print_json,
-    print_note,
-    print_table,
-    print_written,
-    progress,
-    write_table,
-)
+from ..console import print_note, progress, write_table
 from ..data import open_corpus
 from ..data.corpora import SOURCES
 from ..data.formats import format_of, read_tagged_conllu
@@ -34,8 +23,10 @@ from ..parsing.distances import SHIFTS, distances_from_trace
 from ..parsing.treebank import NLTK_TREEBANKS, read_treebank
 from ..parsing.trees import base_label
 from .files import TABLES, check_ending, check_outputs
-from .models import add_layer_option, open_scorer
-from .texts import add_keep_going
+from .models import open_scorer
+from .options import DEVICE, LAYER, option, shared
+from .printing import PrintedTable
+from .report import Problems, Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,40 +41,18 @@ EXAMPLE = "stack-lm strengths runs/brown-u1 --data nltk:treebank --figure streng
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm strengths`."""
-    add_model(parser)
-    parser.add_argument(
-        "--data",
-        metavar="SOURCE",
-        required=True,
-        help="a treebank (as for parse-f1), whose trees show the verbs' objects; a .conllu file; or a corpus with "
-        "tags, such as nltk:brown, generated or one of your own",
-    )
-    parser.add_argument("--limit", type=positive_int, metavar="N", help="only the first N sentences")
-    for name in ("transitive", "intransitive"):
-        parser.add_argument(
-            f"--{name}", metavar="VERBS", help=f"compare these verbs, such as {_EXAMPLES[name]}, whatever the trees say"
-        )
-    parser.add_argument("--figure", metavar="F", help="draw the distributions: .png, .pdf or .svg")
-    parser.add_argument("--items", metavar="F", help="write a table of all words with their strengths")
-    parser.add_argument(
-        "--signal", metavar="NAME", help=f"one of {', '.join(SHIFTS)} (default: the one that parses use)"
-    )
-    add_keep_going(parser, "trees")
-    add_layer_option(parser)
-    add_model_options(parser)
+    shared(parser, "MODEL")
+    data = "a treebank (as for parse-f1), whose trees show the verbs' objects; a .conllu file; or a corpus with tags, "
+    option(parser, "--data SOURCE", f"{data}such as nltk:brown, generated or one of your own", required=True)
+    for name, example in _EXAMPLES.items():
+        option(parser, f"--{name} VERBS", f"compare these verbs, such as {example}, whatever the trees say")
+    shared(parser, "--limit", "--figure", "--items", limit="sentences", figure="the distributions", items="words")
+    shared(parser, "--signal", "--keep-going", *LAYER, *DEVICE, keep_going="trees")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Trace the corpus and print the groups' strengths."""
-    if options.signal is not None:
-        check_name("--signal", options.signal, SHIFTS)
-    check_figure_names(options.figure)
-    check_ending("--items", options.items, TABLES)
-    check_outputs({"--figure": options.figure, "--items": options.items}, [options.model, options.data])
-    listed = {name: _verbs(name, getattr(options, name)) for name in ("transitive", "intransitive")}
-    if (listed["transitive"] is None) != (listed["intransitive"] is None):
-        raise InputError("--transitive and --intransitive are compared with each other; give both")
-    find_models(options.model)
+def run(options: argparse.Namespace) -> Report:
+    """Trace the corpus and summarise the groups' strengths."""
+    listed = _check_options(options)
     problems = Problems(options.keep_going)
     sentences, tags, frames = _read_tagged(options, problems)
     scorer = open_scorer(options.model, options)
@@ -95,35 +64,63 @@ def run(options: argparse.Namespace) -> None:
     words = Occurrences.from_traces(traces, signal, tags, frames)
     if not words.words:
         raise InputError(f"{options.model} knows no word of {options.data}: {shortened(' '.join(sentences[0]), 80)!r}")
-    classes = words.classes()
-    verbs: dict[str, np.ndarray] = {}
-    if listed["transitive"] is not None:
-        verbs = {f"listed {name} verbs": words.listed_verbs(forms or ()) for name, forms in listed.items()}
-        for (name, found), forms in zip(verbs.items(), listed.values(), strict=True):
-            if not found.any():
-                raise InputError(f"{options.data} has no {name} in the model's vocabulary: {', '.join(forms or ())}")
-    elif frames is not None:
-        verbs = {f"{frame} verbs": words.verbs(frame) for frame in VERB_FRAMES}
-        verbs = {name: found for name, found in verbs.items() if found.any()}
-    groups = classes | verbs
+    verbs = _verb_groups(words, listed, options.data, frames is not None)
+    groups = words.classes() | verbs
+    names = ("model", "data", "limit", "layer", "word_strength")
+    record = {name: getattr(options, name) for name in names} | {"signal": signal, "n_sentences": len(sentences)}
+    record |= _summaries(words, groups, verbs)
+    if options.figure:
+        save_figure(options.figure, _corpus_figure(words, record, groups, verbs))
+    if options.items:
+        columns = ("sentence", "word", "tag", "frame", signal)
+        rows = zip(words.sentences + 1, words.words, words.tags, words.frames, words.values.tolist(), strict=True)
+        write_table(options.items, columns, list(rows))
+    if not options.json and frames is None and not verbs:
+        print_note(f"{options.data} has no trees to show which verbs have an object; see --transitive")
+    return Report(record, _tables(record), [options.figure, options.items], problems.finish)
+
+
+def _check_options(options: argparse.Namespace) -> dict[str, list[str]]:
+    """Check the options before anything is read; returns the listed verbs, if any."""
+    if options.signal is not None:
+        check_name("--signal", options.signal, SHIFTS)
+    check_figure_names(options.figure)
+    check_ending("--items", options.items, TABLES)
+    check_outputs({"--figure": options.figure, "--items": options.items}, [options.model, options.data])
+    listed = {name: _verbs(name, text) for name in _EXAMPLES if (text := getattr(options, name)) is not None}
+    if len(listed) == 1:
+        raise InputError("--transitive and --intransitive are compared with each other; give both")
+    find_models(options.model)
+    return listed
+
+
+def _verb_groups(
+    words: Occurrences, listed: dict[str, list[str]], source: str, with_frames: bool
+) -> dict[str, np.ndarray]:
+    """Which words are verbs with and without an object: the listed ones, or as the trees show."""
+    if not listed:
+        verbs = {f"{frame} verbs": words.verbs(frame) for frame in VERB_FRAMES if with_frames}
+        return {name: chosen for name, chosen in verbs.items() if chosen.any()}
+    groups = {}
+    for name, forms in listed.items():
+        groups[f"listed {name} verbs"] = words.listed_verbs(forms)
+        if not groups[f"listed {name} verbs"].any():
+            raise InputError(f"{source} has no listed {name} verbs in the model's vocabulary: {', '.join(forms)}")
+    return groups
+
+
+def _summaries(words: Occurrences, groups: Mapping[str, np.ndarray], verbs: Mapping[str, np.ndarray]) -> dict[str, Any]:
     pairs = [("verbs", "nouns"), *((name, list(verbs)[-1]) for name in list(verbs)[:-1])]
     contrasts = [
         contrast(a, b, words.values, words.sentences, groups[a], groups[b])
         for a, b in pairs
         if a in groups and b in groups
     ]
-    result = {
-        "model": options.model,
-        "data": options.data,
-        "limit": options.limit,
-        "signal": signal,
-        "layer": options.layer,
-        "word_strength": options.word_strength,
-        "n_sentences": len(sentences),
+    return {
         "n_words": len(words.words),
         "n_unknown": words.n_unknown,
-        "groups": {name: Summary.of(words.values[found]).as_dict() for name, found in groups.items()},
-        "contrasts": [found.as_dict() for found in contrasts if found is not None],
+        "groups": {name: Summary.of(words.values[chosen]).as_dict() for name, chosen in groups.items()},
+        "contrasts": [each.as_dict() for each in contrasts if each is not None],
         "by_tag": {tag: summary.as_dict() for tag, summary in words.by_tag().items()},
         "frames_by_tag": {
             tag: {frame: summary.as_dict() for frame, summary in of_tag.items()}
@@ -131,25 +128,9 @@ def run(options: argparse.Namespace) -> None:
         },
         "by_verb": words.by_verb(AT_LEAST),
     }
-    if options.figure:
-        save_figure(options.figure, _corpus_figure(words, result, groups, verbs, options))
-    if options.items:
-        columns = ("sentence", "word", "tag", "frame", signal)
-        rows = zip(words.sentences + 1, words.words, words.tags, words.frames, words.values.tolist(), strict=True)
-        write_table(options.items, columns, list(rows))
-    if options.json:
-        print_json(result)
-    else:
-        _print_strengths(result)
-        print_written(options.figure, options.items)
-        if frames is None and not verbs:
-            print_note(f"{options.data} has no trees to show which verbs have an object; see --transitive")
-    problems.finish()
 
 
-def _verbs(name: str, text: str | None) -> list[str] | None:
-    if text is None:
-        return None
+def _verbs(name: str, text: str) -> list[str]:
     forms = [form.strip() for form in text.split(",") if form.strip()]
     if not forms:
         raise InputError(f"--{name} takes verbs separated by commas, such as {_EXAMPLES[name]}; got {text!r}")
@@ -208,7 +189,6 @@ def _corpus_figure(
     result: dict[str, Any],
     groups: Mapping[str, np.ndarray],
     verbs: Mapping[str, np.ndarray],
-    options: argparse.Namespace,
 ) -> Figure:
     if _has_classes(result):
         parts = ("nouns and verbs", {name: words.values[groups[name]] for name in ("nouns", "verbs") if name in groups})
@@ -220,12 +200,11 @@ def _corpus_figure(
         parts,
         ("verbs with and without an object", {name: words.values[found] for name, found in verbs.items()}),
     ]
-    title = f"{options.model} on {options.data}"
+    title = f"{result['model']} on {result['data']}"
     return plot_groups([panel for panel in panels if panel[1]], result["signal"], title=title)
 
 
-def _print_strengths(result: dict[str, Any]) -> None:
-    signal = result["signal"].replace("_", " ")
+def _tables(result: dict[str, Any]) -> Iterator[PrintedTable]:
     groups = result["groups"]
     if not _has_classes(result):
         groups = {name: of_words for name, of_words in groups.items() if name not in CLASSES}
@@ -235,43 +214,37 @@ def _print_strengths(result: dict[str, Any]) -> None:
             "tags"
         )
     share = 100 * result["n_unknown"] / (result["n_unknown"] + result["n_words"])
-    quantiles = list(next(iter(groups.values())))[3:]
-    print_table(
-        f"{signal} in elements, {result['n_sentences']:,} sentences of {result['data']}",
-        ["words", "n", "mean", "sd", *quantiles],
+    yield PrintedTable(
+        f"{result['signal'].replace('_', ' ')} in elements, {result['n_sentences']:,} sentences of {result['data']}",
+        ["words", "n", "mean", "sd", *list(next(iter(groups.values())))[3:]],
         [(name, *summary.values()) for name, summary in groups.items()],
-        caption=f"words that the model does not know ({share:.1f}%) are left out",
+        note=f"words that the model does not know ({share:.1f}%) are left out",
     )
-    if result["contrasts"]:
-        print_table(
+    if contrasts := result["contrasts"]:
+        rows = []
+        for each in contrasts:
+            interval = f"{each['low']:.3f} to {each['high']:.3f}"
+            superiority = 100 * each["superiority"]
+            rows.append((each["first"], each["second"], f"{each['difference']:.3f}", interval, superiority))
+        yield PrintedTable(
             "differences",
             ["first", "second", "difference of means", "95% interval", "first is greater, %"],
-            [
-                (
-                    c["first"],
-                    c["second"],
-                    f"{c['difference']:.3f}",
-                    f"{c['low']:.3f} to {c['high']:.3f}",
-                    100 * c["superiority"],
-                )
-                for c in result["contrasts"]
-            ],
-            caption="interval: bootstrap over sentences; last column: of all pairs of words, one from each group",
+            rows,
+            note="interval: bootstrap over sentences; last column: of all pairs of words, one from each group",
         )
-    if result["frames_by_tag"]:
-        print_table(
+    if frames := result["frames_by_tag"]:
+        yield PrintedTable(
             "verbs by form: mean, and in brackets how many",
             ["tag", *VERB_FRAMES],
             [
                 (tag, *(f"{of[f]['mean']:.3f} ({of[f]['n']:,})" if f in of else None for f in VERB_FRAMES))
-                for tag, of in result["frames_by_tag"].items()
+                for tag, of in frames.items()
             ],
         )
-    if result["by_verb"]:
-        rows = result["by_verb"]
-        shown = rows if len(rows) <= 2 * SHOWN_VERBS else [*rows[:SHOWN_VERBS], *rows[-SHOWN_VERBS:]]
-        print_table(
-            f"verb forms by share with an object; {len(shown)} of {len(rows)} with {AT_LEAST} or more occurrences",
+    if verbs := result["by_verb"]:
+        shown = verbs if len(verbs) <= 2 * SHOWN_VERBS else [*verbs[:SHOWN_VERBS], *verbs[-SHOWN_VERBS:]]
+        yield PrintedTable(
+            f"verb forms by share with an object; {len(shown)} of {len(verbs)} with {AT_LEAST} or more occurrences",
             ["verb", "with an object, %", "n", "mean", "sd"],
-            [(row["verb"], row["transitive"], row["n"], row["mean"], row["std"]) for row in shown],
+            [tuple(row[name] for name in ("verb", "transitive", "n", "mean", "std")) for row in shown],
         )

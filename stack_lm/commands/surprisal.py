@@ -5,25 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..atomic import atomic_file
-from ..console import (
-    Problems,
-    add_model_options,
-    positive_int,
-    print_json,
-    print_note,
-    print_table,
-    print_written,
-    progress,
-    rounded,
-)
+from ..console import print_note, progress, rounded
 from ..data.files import check_file
 from ..data.records import HUB, Record, choose_column, read_records
 from ..errors import InputError
@@ -32,8 +21,11 @@ from ..interpretation.figures import check_figure_names, save_figure
 from ..interpretation.surprisal import MOST_MODELS, SurprisalCurve, plot_surprisal
 from ..messages import counted, shortened
 from .files import check_different, check_ending, check_outputs, short_names
-from .models import add_word_strength_option, open_scorer, shown_words
-from .texts import add_column, add_keep_going, note_several_sentences, note_without_result, read_texts
+from .models import open_scorer, shown_words
+from .options import DEVICE, declare, option, shared
+from .printing import PrintedTable
+from .report import Problems, Report
+from .texts import add_sentences, note_several_sentences, note_without_result, read_sentences
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,59 +37,43 @@ BASES = {"2": "bits", "e": "nats", "10": "bans"}
 _SENTENCES_SHOWN, _ROWS_SHOWN = 3, 60
 
 EXAMPLE = (
-    "stack-lm surprisal models/wikipedia-u1 --data sentences.csv --column sentence --output surprisal.csv\n"
-    "  stack-lm surprisal models/wikipedia-u1 models/wikipedia-lstm --data items.txt --figure curve.png --sentence 2\n"
-    "  echo 'The horse raced past the barn fell.' | stack-lm surprisal gpt2 --data - --output -"
+    'stack-lm surprisal models/wikipedia-u1 "The horse raced past the barn fell."\n'
+    "  stack-lm surprisal models/wikipedia-u1 --data sentences.csv --column sentence --output surprisal.csv\n"
+    "  stack-lm surprisal models/wikipedia-u1 models/wikipedia-lstm --data items.txt --figure curve.png --sentence 2"
 )
+
+
+OPTIONS: dict[str, str | tuple[str, dict[str, Any]]] = {
+    "--output": f"write a row for each word: {', '.join(ENDINGS)}; - is standard output, as .csv",
+    "--base": ("base of the logarithm; 2 gives bits", {"choices": BASES, "default": "2"}),
+    "--punctuation": (
+        "count punctuation with the word that it touches, or give it rows of its own",
+        {"choices": ("attach", "split"), "default": "attach"},
+    ),
+    "--end": "also write a row for the end of each sentence",
+    "--frequencies FILE": "a table with the columns word, count: adds the logarithm of each word's relative frequency",
+    "--figure": "a sentence",
+    "--sentence N": "with --figure: the sentence's number (default: the first)",
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm surprisal`."""
-    parser.add_argument(
-        "models", metavar="MODEL", nargs="+", help="model directories, or models on the hub: any causal language model"
-    )
-    parser.add_argument(
-        "--data",
-        metavar="FILE",
-        required=True,
-        help="one sentence per row: .csv, .tsv, .jsonl, .json, .parquet, text (one per line), .mrg (the words of "
-        "trees), hub:DATASET, or - for standard input",
-    )
-    add_column(parser)
-    parser.add_argument("--split", help="split of a dataset of the hub (default: train)")
-    add_keep_going(parser, "lines and rows")
-    parser.add_argument(
-        "--output",
-        metavar="FILE",
-        help=f"write a row for each word: {', '.join(ENDINGS)}; - is standard output, as .csv",
-    )
-    parser.add_argument("--base", choices=BASES, default="2", help="base of the logarithm (default: 2, bits)")
-    parser.add_argument(
-        "--punctuation",
-        choices=("attach", "split"),
-        default="attach",
-        help="count punctuation with the word that it touches (default), or give it rows of its own",
-    )
-    parser.add_argument("--end", action="store_true", help="also write a row for the end of each sentence")
-    parser.add_argument(
-        "--frequencies",
-        metavar="FILE",
-        help="a table with the columns word and count: adds the logarithm of each word's relative frequency",
-    )
-    parser.add_argument("--figure", metavar="FILE", help="draw a sentence: .png, .pdf or .svg")
-    parser.add_argument(
-        "--sentence", type=positive_int, metavar="N", help="with --figure: the sentence's number (default: the first)"
-    )
-    add_word_strength_option(parser)
+    models = "model directories, or models on the hub: any causal language model; and sentences: arguments with a space"
+    option(parser, "MODEL|SENTENCE ...", models, dest="models")
+    add_sentences(parser)
+    declare(parser, OPTIONS)
+    shared(parser, "--word-strength", *DEVICE)
     parser.set_defaults(layer=None)  # rows have the strengths of all memory layers
-    add_model_options(parser)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Compute the table, write it, and print an excerpt."""
+def run(options: argparse.Namespace) -> Report | None:
+    """Compute the table, and write it; an excerpt is printed."""
+    sentences = [text for text in options.models if len(text.split()) > 1 and not os.path.exists(text)]
+    options.models = [text for text in options.models if text not in sentences]
     _check_options(options)
     problems = Problems(options.keep_going)
-    records = read_texts(options.data, options.column, problems, split=options.split)
+    source, records = read_sentences(options, sentences, problems)
     note_several_sentences(records)
     frame, column = _frame(records, options)
     counts = None if options.frequencies is None else _read_frequencies(options.frequencies)
@@ -113,20 +89,23 @@ def run(options: argparse.Namespace) -> None:
     if chosen is not None:
         save_figure(options.figure, _figure(options, tables, chosen))
     written = [path for path in (options.output, options.figure) if path]
-    if options.json:
-        about = {name: getattr(options, name) for name in ("data", "base", "punctuation", "end")}
-        about |= {"column": column, "unit": BASES[options.base], "sentences": len(frame), "empty": empty}
-        models = [{"model": model} | _summary(table, options.end) for model, table in tables.items()]
-        rows = {} if options.output else {"rows": json.loads(everything.to_json(orient="records", double_precision=15))}
-        print_json(about | {"models": models} | rows | {"written": written})
-    elif options.output != "-":
-        _print(options, tables, everything, len(frame))
-        print_written(*written)
-    problems.finish()
+    about = {name: getattr(options, name) for name in ("data", "base", "punctuation", "end")}
+    about |= {"column": column, "unit": BASES[options.base], "sentences": len(frame), "empty": empty}
+    about["models"] = [{"model": model} | _summary(table, options.end) for model, table in tables.items()]
+    if options.json and not options.output:
+        about["rows"] = json.loads(everything.to_json(orient="records", double_precision=15))
+    about["written"] = written
+    if options.output == "-":
+        problems.finish()
+        return None
+    shown = _shown(options, tables, everything, source or counted(len(sentences), "sentence"))
+    return Report(about, shown, written, problems.finish)
 
 
 def _check_options(options: argparse.Namespace) -> None:
     """Check the options before anything is read."""
+    if not options.models:
+        raise InputError("give a MODEL beside the sentences")
     check_different(options.models)
     to_file = None if options.output == "-" else options.output
     check_ending("--output", to_file, ENDINGS)
@@ -142,11 +121,7 @@ def _check_options(options: argparse.Namespace) -> None:
         raise InputError("--data and --frequencies cannot both be standard input; name a file for one")
     if options.json and options.output == "-":
         raise InputError("--json and --output - both print on standard output; leave one out")
-    if len(options.data.split()) > 1 and not os.path.exists(options.data):
-        echo = f"echo {shlex.quote(options.data)} | stack-lm surprisal {' '.join(options.models)} --data -"
-        raise InputError(f"{options.data} does not exist; a sentence itself comes from standard input: {echo}")
-    for option in ("data", "frequencies"):
-        name = getattr(options, option)
+    for name in (options.data, options.frequencies):
         if name is not None and name.partition(":")[0] not in HUB:
             check_file(name)  # not a directory: rows are numbered within one file
     find_models(*options.models)
@@ -305,30 +280,29 @@ def _summary(table: pd.DataFrame, end: bool) -> dict[str, Any]:
     return summary
 
 
-def _print(options: argparse.Namespace, tables: dict[str, pd.DataFrame], everything: pd.DataFrame, n: int) -> None:
-    """Print the first sentences, and a summary."""
+def _shown(
+    options: argparse.Namespace, tables: dict[str, pd.DataFrame], everything: pd.DataFrame, source: str
+) -> Iterator[PrintedTable]:
+    """The first sentences, and a summary."""
     from ..scoring.surprisal import strengths_in
 
-    first = everything[everything["sentence"].isin(everything["sentence"].unique()[:_SENTENCES_SHOWN])]
+    sentences = everything["sentence"].unique()
+    first = everything[everything["sentence"].isin(sentences[:_SENTENCES_SHOWN])].head(_ROWS_SHOWN)
     columns = [name for name in ("model", "word", "sentence", "position", "n_tokens") if name in first]
     columns += [name for name in ("surprisal", "log_frequency") if name in first]
     columns += [name for name in strengths_in(first.columns) if not name.startswith("total")]
-    first = first.head(_ROWS_SHOWN)
     shown = first[columns].astype(object)
-    text_columns, hidden = 2 if "model" in first else 1, len(everything) - len(shown)
     shown["word"] = shown_words(first["word"], first["unknown"])
-    print_table(
+    hidden = len(everything) - len(shown)
+    n = max(len(table["sentence"].unique()) for table in tables.values())
+    yield PrintedTable(
         f"first rows of {counted(n, 'sentence')}, surprisal in {BASES[options.base]}",
         [name.replace("_", " ") for name in columns],
         shown.to_numpy().tolist(),
-        caption="" if not hidden or options.output else f"{hidden:,} more rows; --output FILE writes all",
-        text_columns=text_columns,
+        2 if "model" in first else 1,
+        "" if not hidden or options.output else f"{hidden:,} more rows; --output FILE writes all",
     )
     summaries = [(model, *_summary(table, options.end).values()) for model, table in tables.items()]
     names = ["words", "mean surprisal", "without surprisal", "unknown", "without frequency"]
-    print_table(
-        f"surprisal, {options.data}",
-        ["model", *names[: len(summaries[0]) - 1]],
-        summaries,
-        caption="the mean leaves out unknown words" if everything["unknown"].any() else "",
-    )
+    note = "the mean leaves out unknown words" if everything["unknown"].any() else ""
+    yield PrintedTable(f"surprisal, {source}", ["model", *names[: len(summaries[0]) - 1]], summaries, note=note)

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ..config_files import parse_overrides
-from ..console import add_command, non_negative_int, positive_int, print_json, print_note, print_table
+from ..console import add_command, print_note
 from ..data.text import read_text
 from ..errors import InputError
 from ..messages import counted
@@ -21,6 +21,9 @@ from ..tasks.checks import check_own
 from ..tasks.files import split_set
 from ..tasks.registry import TASKS
 from ..tasks.scores import overall
+from .options import option, shared
+from .printing import PrintedTable
+from .report import Report
 
 EXAMPLE = (
     "stack-lm tasks\n"
@@ -37,73 +40,33 @@ _SHOWN_LINES = 5
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm tasks`."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION")
-    show = add_command(
-        actions,
-        "show",
-        show_examples,
-        summary="print examples of a task with their targets, and which of them are scored",
-        example="stack-lm tasks show suzgun2019/dyck2 --seed 0 -n 5 --split test\n"
-        "  stack-lm tasks show grefenstette2015/copy symbols=16 --longest 16",
-        nested=True,
-    )
-    check = add_command(
-        actions,
-        "check",
-        check_file,
-        summary="recompute the targets of the strings in a file; status 1 if any differs. For a task of "
-        "your own, its file alone is read and described",
-        example="stack-lm tasks check hao2018/xor strings.csv\n  stack-lm tasks check labels.csv test=0.2",
-        nested=True,
-    )
-    score = add_command(
-        actions,
-        "score",
-        score_file,
-        summary="score trained models of a task on the strings of a file",
-        example="stack-lm tasks score strings.csv runs/hao2018-table1/models/5/*",
-        nested=True,
+    show, check, score = (
+        add_command(actions, name, run_action, summary=summary, example=example, nested=True)
+        for name, (run_action, summary, example) in _ACTIONS.items()
     )
     for action in (show, check):
-        action.add_argument(
-            "name", metavar="NAME", help="as in the list, such as hao2018/xor; or a file or folder of your own"
-        )
-    show.add_argument("--seed", type=non_negative_int, default=0, help="seed of the data (default: 0)")
-    show.add_argument("-n", type=positive_int, default=5, metavar="N", help="number of examples (default: 5)")
-    show.add_argument("--split", default="train", help="train (default), validation or test")
+        option(action, "NAME", "as in the list, such as hao2018/xor; or a file or folder of your own")
+    shared(show, "--seed", seed="seed of the data (default: 0)")
+    option(show, "-n N", "number of examples", default=5)
+    option(show, "--split NAME", "train, validation or test", default="train")
     for bound in ("shortest", "longest"):
-        show.add_argument(
-            f"--{bound}",
-            type=positive_int,
-            metavar="SIZE",
-            help=f"size of the {bound} strings (default: that of the split)",
-        )
-    for action in (check, score):
-        action.add_argument(
-            "file",
-            metavar="FILE",
-            nargs="?" if action is check else None,
-            help="CSV lines `input,output` (for a language to recognise `string,label`), symbols separated by "
-            "spaces; a set of symbols is a/b. For a task of your own, a file with the same columns",
-        )
-    for action in (show, check):
-        action.add_argument(
-            "overrides",
-            nargs="*",
-            default=[],
-            metavar="KEY=VALUE",
-            help="options of the task, such as symbols=16; the options.* of `stack-lm train task`",
-        )
-    score.add_argument(
-        "models", metavar="MODEL", nargs="+", help="directories of models of one task that `stack-lm train task` saved"
+        option(show, f"--{bound} N", f"size of the {bound} strings (default: that of the split)")
+    file = (
+        "CSV lines `input,output` (for a language to recognise `string,label`), symbols separated by spaces; a set of "
     )
+    file += "symbols is a/b. For a task of your own, a file with the same columns"
+    option(check, "[FILE]", file)
+    option(score, "FILE", file)
+    overrides = "options of the task, such as symbols=16; the options.* of `stack-lm train task`"
+    for action in (show, check):
+        option(action, "[KEY=VALUE ...]", overrides, dest="overrides")
+    option(score, "MODEL ...", "directories of models of one task that `stack-lm train task` saved")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Print all tasks."""
+def run(options: argparse.Namespace) -> Report:
+    """List all tasks."""
     tasks = list(_working_tasks())
-    if options.json:
-        print_json({"tasks": [_record(task) for task in tasks]})
-        return
+    shown: list[PrintedTable | str] = []
     for paper, group in groupby(tasks, key=lambda task: task.paper):
         same = list(group)
         splits = list(dict.fromkeys(name for task in same for name in task.plan))
@@ -112,8 +75,9 @@ def run(options: argparse.Namespace) -> None:
             for task in same
         ]
         columns = ["task", "kind", "sizes by", *splits, "symbols"]
-        print_table(paper or "Other tasks", columns, rows, text_columns=len(columns) - 1)
-    print("A split is its number of examples and the sizes of their strings.")
+        shown.append(PrintedTable(paper or "Other tasks", columns, rows, len(columns) - 1))
+    shown.append("A split is its number of examples and the sizes of their strings.")
+    return Report({"tasks": [_record(task) for task in tasks]}, shown)
 
 
 def _working_tasks() -> Iterator[Task]:
@@ -127,32 +91,25 @@ def _working_tasks() -> Iterator[Task]:
             print_note(f"{name}, of {TASKS.origin(name)}, cannot be made: {type(error).__name__}: {error}")
 
 
-def show_examples(options: argparse.Namespace) -> None:
-    """Print the first examples of a split."""
+def show_examples(options: argparse.Namespace) -> Report:
+    """Show the first examples of a split."""
     task = make_task(options.name, **parse_overrides(options.overrides))
     window = {name: size for name in ("shortest", "longest") if (size := getattr(options, name)) is not None}
     # A smaller split has the first examples of a larger one.
     task.change({options.split: {"number": min(options.n, task.planned(options.split).number)} | window})
-    check_own(task, options.seed)
-    examples = task.split(options.split, options.seed)[: options.n]
-    if options.json:
-        print_json(_record(task) | {"split": options.split, "seed": options.seed} | {
-            "examples": [_written(task, example) for example in examples]
-        })  # fmt: skip
-        return
-    print(f"{', '.join(filter(None, (task.name, task.paper)))}: {task.kind}, {options.split}, seed {options.seed}")
+    seed = options.seed or 0
+    check_own(task, seed)
+    examples = [_written(task, example) for example in task.split(options.split, seed)[: options.n]]
+    lines = [f"{', '.join(filter(None, (task.name, task.paper)))}: {task.kind}, {options.split}, seed {seed}"]
     for example in examples:
-        written = _written(task, example)
-        targets = written["target"].split()
-        print(f"\nsource {written['source']}\ntarget {written['target']}")
-        if not all(example.mask):
-            dots = (
-                target if scored else "." * len(target) for target, scored in zip(targets, example.mask, strict=True)
-            )
-            print(f"scored {' '.join(dots)}")
+        lines.append(f"\nsource {example['source']}\ntarget {example['target']}")
+        if not all(example["mask"]):
+            targets = zip(example["target"].split(), example["mask"], strict=True)
+            lines.append(f"scored {' '.join(target if scored else '.' * len(target) for target, scored in targets)}")
+    return Report(_record(task) | {"split": options.split, "seed": seed, "examples": examples}, lines)
 
 
-def check_file(options: argparse.Namespace) -> None:
+def check_file(options: argparse.Namespace) -> Report:
     """Compare the outputs in a file with the task's targets."""
     if options.file is not None and "=" in options.file and not os.path.exists(options.file):
         options.overrides.insert(0, options.file)
@@ -160,8 +117,7 @@ def check_file(options: argparse.Namespace) -> None:
         options.overrides = [text for text in options.overrides if text != options.file]
     task = make_task(options.name, **parse_overrides(options.overrides))
     if isinstance(task, FileTask):
-        _describe_files(task, options)
-        return
+        return _describe_files(task, options)
     if options.file is None:
         raise InputError(f"name a file of strings to check with {task}")
     if type(task).example is Task.example:
@@ -169,42 +125,27 @@ def check_file(options: argparse.Namespace) -> None:
     lines = list(_read_lines(task, options.file))
     if not lines:
         raise InputError(f"{options.file} has no lines")
-    wrong = [(line, problem) for line in lines if (problem := _disagreement(task, line)) is not None]
-    agreeing = len(lines) - len(wrong)
-    if options.json:
-        print_json(
-            {
-                "task": task.name,
-                "file": options.file,
-                "lines": len(lines),
-                "agree": agreeing,
-                "disagree": [{"line": line.number, "problem": problem} for line, problem in wrong],
-            }
-        )
-    else:
-        print(f"{options.file}: {agreeing:,} of {len(lines):,} lines agree with {task.name}")
-        for line, problem in wrong[:_SHOWN_LINES]:
-            print(f"line {line.number}: {problem}")
-        if len(wrong) > _SHOWN_LINES:
-            print(f"and {len(wrong) - _SHOWN_LINES:,} more")
-    if wrong:
-        raise SystemExit(1)
+    wrong = [{"line": line.number, "problem": problem} for line in lines if (problem := _disagreement(task, line))]
+    record = {"task": task.name, "file": options.file, "lines": len(lines), "agree": len(lines) - len(wrong)}
+    shown = [f"{options.file}: {record['agree']:,} of {len(lines):,} lines agree with {task.name}"]
+    shown += [f"line {each['line']}: {each['problem']}" for each in wrong[:_SHOWN_LINES]]
+    if len(wrong) > _SHOWN_LINES:
+        shown.append(f"and {len(wrong) - _SHOWN_LINES:,} more")
+    return Report(record | {"disagree": wrong}, shown, status=int(bool(wrong)))
 
 
-def _describe_files(task: FileTask, options: argparse.Namespace) -> None:
+def _describe_files(task: FileTask, options: argparse.Namespace) -> Report:
     """Describe a task's own files, and the number of the task's strings in another file."""
     task.check_plan(0)
-    number = None if options.file is None else len(task.read_file(options.file))
-    if options.json:
-        found = {} if number is None else {"file": options.file, "lines": number, "agree": number, "disagree": []}
-        print_json(_record(task) | {"digest": task.digest} | found)
-        return
-    print(task.summary())
-    if number is not None:
-        print(f"{options.file}: {number:,} strings, with symbols of {task} alone")
+    record, shown = _record(task) | {"digest": task.digest}, [task.summary()]
+    if options.file is not None:
+        number = len(task.read_file(options.file))
+        record |= {"file": options.file, "lines": number, "agree": number, "disagree": []}
+        shown.append(f"{options.file}: {number:,} strings, with symbols of {task} alone")
+    return Report(record, shown)
 
 
-def score_file(options: argparse.Namespace) -> None:
+def score_file(options: argparse.Namespace) -> Report:
     """Score models on the strings of a file."""
     from ..experiments.config import check_task_models
 
@@ -217,10 +158,7 @@ def score_file(options: argparse.Namespace) -> None:
     for name, other in others:
         if str(other.task) != str(source.task):
             raise InputError(f"the models must be of one task; {first} is of {source.task}, {name} of {other.task}")
-        if (other.task.vocabulary, other.task.target_vocabulary) != (
-            source.task.vocabulary,
-            source.task.target_vocabulary,
-        ):
+        if _vocabularies(other.task) != _vocabularies(source.task):
             raise InputError(f"the models must have one vocabulary; that of {name} is not that of {first}")
     examples = _read_examples(source.task, options.file)
     scores: dict[str, dict[str, float]] = {}
@@ -228,23 +166,19 @@ def score_file(options: argparse.Namespace) -> None:
         scores[name] = overall(score(model, encoding, encoding.encode(examples)))
     measures = list(scores[first])
     summary = {
-        said: {measure: function([of[measure] for of in scores.values()]) for measure in measures}
-        for said, function in (("minimum", min), ("median", statistics.median), ("maximum", max))
+        statistic: {measure: function([of[measure] for of in scores.values()]) for measure in measures}
+        for statistic, function in (("minimum", min), ("median", statistics.median), ("maximum", max))
     }
-    if options.json:
-        print_json(
-            {
-                "task": str(source.task),
-                "file": options.file,
-                "lines": len(examples),
-                "models": [{"model": name} | of for name, of in scores.items()],
-                **summary,
-            }
-        )
-        return
-    lines = list(scores.items()) + (list(summary.items()) if len(scores) > 1 else [])
-    rows = [[name, *(f"{of[measure]:.4f}" for measure in measures)] for name, of in lines]
-    print_table(f"{source.task}: {len(examples):,} strings of {options.file}", ["model", *measures], rows)
+    record = {"task": str(source.task), "file": options.file, "lines": len(examples)}
+    record |= {"models": [{"model": name} | of for name, of in scores.items()], **summary}
+    lines = scores | (summary if len(scores) > 1 else {})
+    rows = [[name, *(f"{of[measure]:.4f}" for measure in measures)] for name, of in lines.items()]
+    title = f"{source.task}: {len(examples):,} strings of {options.file}"
+    return Report(record, [PrintedTable(title, ["model", *measures], rows)])
+
+
+def _vocabularies(task: Task) -> tuple[Any, ...]:
+    return task.vocabulary, task.target_vocabulary
 
 
 def _read_examples(task: Task, file: str) -> list[Example]:
@@ -337,3 +271,24 @@ def _record(task: Task) -> dict[str, Any]:
 def _written(task: Task, example: Example) -> dict[str, Any]:
     targets = " ".join(task.write_targets(example.target))
     return {"source": task.write(example.source), "target": targets, "mask": list(example.mask)}
+
+
+_ACTIONS = {
+    "show": (
+        show_examples,
+        "print examples of a task with their targets, and which of them are scored",
+        "stack-lm tasks show suzgun2019/dyck2 --seed 0 -n 5 --split test\n"
+        "  stack-lm tasks show grefenstette2015/copy symbols=16 --longest 16",
+    ),
+    "check": (
+        check_file,
+        "recompute the targets of the strings in a file; status 1 if any differs. For a task of your own, its file "
+        "alone is read and described",
+        "stack-lm tasks check hao2018/xor strings.csv\n  stack-lm tasks check labels.csv test=0.2",
+    ),
+    "score": (
+        score_file,
+        "score trained models of a task on the strings of a file",
+        "stack-lm tasks score strings.csv runs/hao2018-table1/models/5/*",
+    ),
+}

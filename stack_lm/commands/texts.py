@@ -8,34 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from ..config_files import read_run_config
-from ..console import Problems, print_note
+from ..console import print_note
 from ..data import Sentence, open_corpus
 from ..data.corpora import SOURCES, Corpus, several_in_a_line
 from ..data.records import HUB, Record, read_records
-from ..data.text import Segmenter, has_several_sentences
+from ..data.text import has_several_sentences
 from ..errors import InputError
+from .models import words_of
+from .options import option, shared
+from .report import Problems
 
 _LISTED = 10  # numbers of records in a note
 
 
-def add_text_options(parser: argparse.ArgumentParser, what: str, default_split: str = "test") -> None:
-    """Add the options of a `ScoredText`; the help calls the text `what`, and names the default split."""
-    parser.add_argument(
-        "--data",
-        metavar="PATH",
-        required=True,
-        help=f"{what}: a file of text, .jsonl, .json, .csv, .tsv, .parquet or .mrg, a directory of them, nltk:NAME, "
-        "generated:N:SEED, wikitext, hub:DATASET, or - for standard input",
-    )
-    parser.add_argument("--split", help=f"split of a dataset of the hub (default: {default_split})")
-    parser.add_argument(
-        "--segmentation", choices=Segmenter.MODES, help="layout of the text (default: the one that fits the source)"
-    )
-    add_column(parser)
-
-
 def text_record(options: argparse.Namespace) -> dict[str, Any]:
-    """The options of `add_text_options`, for JSON."""
+    """The options of a text, for JSON."""
     return {name: getattr(options, name) for name in ("data", "split", "segmentation", "column")}
 
 
@@ -45,7 +32,7 @@ class ScoredText:
     Tokenizers take a sentence in one of two forms, split into words or as it stands.
 
     Args:
-        options: the options of `add_text_options`.
+        options: those of `options.TEXT`, and `data`.
         problems: collects the unreadable parts.
         choose: chooses among all sentences.
         keep: keep the sentences in each form, for several models.
@@ -102,20 +89,44 @@ def note_segmentation(models: Sequence[str], requested: str | None) -> None:
             )
 
 
-def add_column(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the text column of a table."""
-    parser.add_argument(
-        "--column",
-        metavar="NAME",
-        help="column with the text, in tables and JSON (default: text, or sentence, or the only column of text)",
+def add_sentences(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `read_sentences`, besides the sentences among the arguments."""
+    option(
+        parser,
+        "--data FILE",
+        "one sentence per line or row: text, .jsonl, .json, .csv, .tsv, .parquet, or the words of trees, .mrg; also "
+        "compressed; hub:DATASET; or - for standard input. A sentence without a known word gives an empty line",
     )
+    shared(parser, "--column", "--split", "--keep-going", split="train", keep_going="lines and rows")
 
 
-def add_keep_going(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add `--keep-going`, which leaves out unreadable parts of the input; the help calls them `what`."""
-    parser.add_argument(
-        "--keep-going", action="store_true", help=f"leave out {what} that cannot be read, and fail at the end"
-    )
+def read_sentences(
+    options: argparse.Namespace, sentences: Sequence[str], problems: Problems
+) -> tuple[str | None, list[Record | None]]:
+    """The sentences of `--data`, or those among the arguments, of which - is standard input.
+
+    Returns:
+        The source, None for sentences that are arguments; and the records, as `read_texts` gives them.
+    """
+    if options.data is not None and sentences:
+        raise InputError("give sentences or --data, not both")
+    source: str | None = "-" if list(sentences) == ["-"] else options.data
+    if source is not None:
+        return source, read_texts(source, options.column, problems, split=options.split)
+    for name in ("column", "split", "keep_going"):
+        if getattr(options, name):
+            raise InputError(f"--{name.replace('_', '-')} is for --data")
+    if not sentences:
+        raise InputError("no sentence: give one or more, or --data FILE, or - for standard input")
+    records: list[Record | None] = []
+    for number, text in enumerate(sentences, start=1):
+        words = words_of(text, f"sentence {number}")
+        if not words:
+            raise InputError(f"sentence {number} is empty")
+        records.append(Record(number, " ".join(words), {}, "", "sentence"))
+    if len(sentences) > 1 and not any(" " in text for text in sentences):
+        print_note("each argument is a sentence of one word; put quotation marks around a sentence of several words")
+    return None, records
 
 
 def read_texts(source: str, column: str | None, problems: Problems, *, split: str | None = None) -> list[Record | None]:
@@ -153,12 +164,10 @@ def note_without_result(
         unknown: the indices of those without a known word.
         knows: the subject and verb of the note's clause, such as "the model knows".
     """
-    there = [record for record in records if record is not None]
-    several = len({record.source for record in there}) > 1
-    of_unknown = [record for place in unknown if (record := records[place]) is not None]
+    empty = [i for i, record in enumerate(records) if record is not None and not record.text]
     parts = [
-        _these([record for record in there if not record.text], "is empty", "are empty", several),
-        _these(of_unknown, f"has no word that {knows}", f"have no word that {knows}", several),
+        _name_records(records, empty, "is empty", "are empty"),
+        _name_records(records, unknown, f"has no word that {knows}", f"have no word that {knows}"),
     ]
     if any(parts):
         print_note("; ".join(filter(None, parts)))
@@ -166,22 +175,21 @@ def note_without_result(
 
 def note_several_sentences(records: Sequence[Record | None]) -> None:
     """Print one note on the records that seem to have several sentences, which a model would read as one."""
-    there = [record for record in records if record is not None]
-    found = [record for record in there if has_several_sentences(record.text)]
-    if found:
-        sources = len({record.source for record in there}) > 1
-        rows = _these(found, "seems to have several sentences", "seem to have several sentences", sources)
+    long = [i for i, record in enumerate(records) if record is not None and has_several_sentences(record.text)]
+    if long:
+        rows = _name_records(records, long, "seems to have several sentences", "seem to have several sentences")
         print_note(f"{rows}; a model reads a row as one sentence")
 
 
-def _these(records: Sequence[Record], one: str, many: str, several: bool) -> str:
-    """Name the first records with their number and a verb for one or many; "" for none."""
-    if not records:
+def _name_records(records: Sequence[Record | None], indices: Sequence[int], one: str, many: str) -> str:
+    """Name the first records of some with their number, and a verb for one or many; "" for none."""
+    several_sources = len({record.source for record in records if record is not None}) > 1
+    chosen = [record for i in indices if (record := records[i]) is not None]
+    if not chosen:
         return ""
-    first = records[0]
-    if len(records) == 1:
-        place = first.where if several else f"{first.unit} {first.number}"
-        return f"{place} {one}"
-    names = ", ".join(record.where if several else str(record.number) for record in records[:_LISTED])
-    more = ", ..." if len(records) > _LISTED else ""
-    return f"{len(records):,} {first.unit}s {many} ({names}{more})"
+    unit = chosen[0].unit
+    if len(chosen) == 1:
+        return f"{chosen[0].where if several_sources else f'{unit} {chosen[0].number}'} {one}"
+    names = ", ".join(record.where if several_sources else str(record.number) for record in chosen[:_LISTED])
+    more = ", ..." if len(chosen) > _LISTED else ""
+    return f"{len(chosen):,} {unit}s {many} ({names}{more})"

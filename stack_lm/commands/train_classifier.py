@@ -10,13 +10,14 @@ decide when to stop.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..console import print_table
 from ..training.config import ClassificationConfig
 from .files import short_names
+from .printing import PrintedTable
 from .recipe import add_options, run_recipe
+from .report import Report
 
 SUMMARY = "train a classifier of texts, and test it"
 EXAMPLE = (
@@ -27,8 +28,8 @@ EXAMPLE = (
 __all__ = ["EXAMPLE", "SUMMARY", "add_options", "run"]
 
 
-def run(options: argparse.Namespace) -> int:
-    """Train and test; returns the exit status."""
+def run(options: argparse.Namespace) -> int | Report:
+    """Train and test."""
     return run_recipe(options, ClassificationConfig, _load, _show)
 
 
@@ -38,22 +39,22 @@ def _load() -> Callable[..., Any]:
     return ClassificationTrainer
 
 
-def _show(output_dir: str, result: dict[str, Any]) -> None:
+def _show(output_dir: str, result: dict[str, Any]) -> Iterator[PrintedTable | str]:
     tests = dict(zip(short_names(list(result["test"])), result["test"].values(), strict=True))
     tables = {name: test for name, test in tests.items() if hasattr(test, "macro_f1")}
-    caption = f"kept: epoch {result['best_epoch']} of {result['epochs']}, whose validation loss is the lowest "
-    caption += f"(accuracy {result['eval_accuracy']:.2f})"
+    note = f"kept: epoch {result['best_epoch']} of {result['epochs']}, whose validation loss is the lowest "
+    note += f"(accuracy {result['eval_accuracy']:.2f})"
     numbers = {name: test for name, test in tests.items() if name not in tables}
     if numbers:
         rows = [(name, test.accuracy, test.overall.majority, test.n) for name, test in numbers.items()]
         columns = ["test file", "accuracy", "always the more frequent number", "n"]
-        print_table(f"number prediction accuracy in %, {output_dir}", columns, rows, caption=caption)
+        yield PrintedTable(f"number prediction accuracy in %, {output_dir}", columns, rows, note=note)
     if tables:
         scores = [(name, test.accuracy, test.macro_f1, test.majority, test.n) for name, test in tables.items()]
         columns = ["test file", "accuracy", "macro F1", "always the most frequent label", "n"]
-        print_table(f"classification in %, {output_dir}", columns, scores, caption=caption)
+        yield PrintedTable(f"classification in %, {output_dir}", columns, scores, note=note)
     for name, test in tables.items():
         labels = [(one.label, one.precision, one.recall, one.f1, one.n) for one in test.labels]
-        print_table(f"labels of {name}, in %", ["label", "precision", "recall", "F1", "n"], labels)
+        yield PrintedTable(f"labels of {name}, in %", ["label", "precision", "recall", "F1", "n"], labels)
     if not tests:
-        print(f"{output_dir}: {caption}")
+        yield f"{output_dir}: {note}"

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..training.config import RunConfig
 from .recipe import add_options, run_recipe
+from .report import Report
 
 SUMMARY = "train a language model, from a YAML configuration and overrides"
 EXAMPLE = (
@@ -22,8 +23,8 @@ EXAMPLE = (
 __all__ = ["EXAMPLE", "SUMMARY", "add_options", "run"]
 
 
-def run(options: argparse.Namespace) -> int:
-    """Train; returns the exit status."""
+def run(options: argparse.Namespace) -> int | Report:
+    """Train."""
     return run_recipe(options, RunConfig, _load, _show)
 
 
@@ -33,5 +34,5 @@ def _load() -> Callable[..., Any]:
     return Trainer
 
 
-def _show(output_dir: str, result: dict[str, Any]) -> None:
-    print(f"{output_dir}: validation perplexity {result['eval_perplexity']:.2f} after {result['step']} steps")
+def _show(output_dir: str, result: dict[str, Any]) -> list[str]:
+    return [f"{output_dir}: validation perplexity {result['eval_perplexity']:.2f} after {result['step']} steps"]

@@ -19,6 +19,7 @@ from ..messages import counted
 from ..training.config import SpanParserTrainingConfig
 from .recipe import add_options as add_recipe_options
 from .recipe import run_recipe
+from .report import Report
 
 SUMMARY = "train a parser on trees, or on the votes of several parsers"
 EXAMPLE = (
@@ -33,8 +34,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_recipe_options(parser, presets=False)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Train; returns the exit status."""
+def run(options: argparse.Namespace) -> int | Report:
+    """Train."""
     return run_recipe(options, SpanParserTrainingConfig, _load, _show)
 
 
@@ -44,7 +45,7 @@ def _load() -> Callable[..., Any]:
     return SpanParserTrainer
 
 
-def _show(output_dir: str, result: dict[str, Any]) -> None:
+def _show(output_dir: str, result: dict[str, Any]) -> list[str]:
     took = f"{result['step']:,} updates, {counted(result['epoch'], 'epoch')}, {result['seconds']:.0f} s"
-    found = f"validation loss {result['eval_loss']:.4f}, F1 against the trees of the votes {result['eval_f1']:.2f}"
-    print(f"{output_dir}: {took}; {found}")
+    scores = f"validation loss {result['eval_loss']:.4f}, F1 against the trees of the votes {result['eval_f1']:.2f}"
+    return [f"{output_dir}: {took}; {scores}"]

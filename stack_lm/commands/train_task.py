@@ -14,9 +14,10 @@ import argparse
 from typing import Any
 
 from ..config_files import parse_overrides
-from ..console import positive_int, print_json
 from ..errors import InputError
+from .options import option
 from .recipe import split_arguments
+from .report import Report
 
 SUMMARY = "train a paper's model on a formal task with several seeds, or all models of a paper's table"
 EXAMPLE = (
@@ -29,36 +30,24 @@ EXAMPLE = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm train task`."""
-    parser.add_argument("name", metavar="TABLE|PRESET", help="a table, or a preset; `stack-lm presets` lists them")
-    parser.add_argument(
-        "overrides", metavar="TASK|KEY=VALUE", nargs="*", help="a task or a file, with a preset; keys to override"
-    )
-    parser.add_argument("--seeds", type=positive_int, metavar="N", help="trials of each row, with seeds from 0")
-    parser.add_argument("--jobs", type=positive_int, metavar="N", default=1, help="worker processes (default: 1)")
-    parser.add_argument(
-        "--together",
-        type=positive_int,
-        metavar="N",
-        default=10,
-        help="train up to N trials of a row at once in a process (default: 10)",
-    )
-    parser.add_argument(
-        "--device",
-        metavar="NAME",
-        default="cpu",
-        help="cpu (default), or a GPU such as cuda, where each trial trains by itself: give several --jobs",
-    )
-    parser.add_argument("--rows", metavar="REGEX", help="run only the rows of the table whose names match")
-    parser.add_argument(
-        "--shard", metavar="I/N", help="run only the I-th of N parts of the trials, in output_dir/shards/I-of-N"
-    )
+    option(parser, "TABLE|PRESET", "a table, or a preset; `stack-lm presets` lists them", dest="name")
+    keys = "a task or a file, with a preset; keys to override"
+    option(parser, "[TASK|KEY=VALUE ...]", keys, dest="overrides")
+    option(parser, "-o, --output DIR", "the output_dir of the table")
+    option(parser, "--seeds N", "trials of each row, with seeds from 0")
+    option(parser, "--jobs N", "worker processes", default=1)
+    option(parser, "--together N", "train up to N trials of a row at once in a process", default=10)
+    device = "or a GPU such as cuda, where each trial trains by itself: give several --jobs"
+    option(parser, "--device NAME", device, default="cpu")
+    option(parser, "--rows REGEX", "run only the rows of the table whose names match")
+    option(parser, "--shard I/N", "run only the I-th of N parts of the trials, in output_dir/shards/I-of-N")
     earlier = parser.add_mutually_exclusive_group()
-    earlier.add_argument("--resume", action="store_true", help="keep the trials that are finished, and run the others")
-    earlier.add_argument("--overwrite", action="store_true", help="run all trials of these rows again")
+    option(earlier, "--resume", "keep the trials that are finished, and run the others")
+    option(earlier, "--overwrite", "run all trials of these rows again")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Run the trials that are missing, and print the table."""
+def run(options: argparse.Namespace) -> Report:
+    """Run the trials that are missing, and describe the table."""
     names, pairs = split_arguments([options.name, *options.overrides])
     if not names:
         raise InputError("give a table, or a preset and a task; `stack-lm presets` lists tables and presets")
@@ -69,14 +58,14 @@ def run(options: argparse.Namespace) -> None:
     overrides: dict[str, Any] = parse_overrides(pairs)
     from ..experiments.run import Experiment, load_table
     from ..experiments.shards import Shard
-    from .results import describe, print_results
+    from .results import describe, results_table
 
-    output_dir = overrides.pop("output_dir", None)
+    configured = overrides.pop("output_dir", None)
     given = overrides.get("options")
     experiment = Experiment(
         load_table(name, task, options=given if isinstance(given, dict) else {}),
         overrides=overrides,
-        output_dir=output_dir,
+        output_dir=options.output or configured,
         seeds=options.seeds,
         rows=options.rows,
         jobs=options.jobs,
@@ -87,7 +76,4 @@ def run(options: argparse.Namespace) -> None:
         shard=None if options.shard is None else Shard.parse(options.shard),
     )
     results = experiment.run()
-    if options.json:
-        print_json({"output_dir": experiment.table.output_dir} | describe(results))
-    else:
-        print_results(results)
+    return Report({"output_dir": experiment.table.output_dir} | describe(results), results_table(results))

@@ -7,9 +7,11 @@ import contextlib
 import time
 from typing import Any
 
-from ..console import print_json, print_table
 from ..errors import InputError
 from ..kernels.dispatch import BACKENDS
+from .options import option, shared
+from .printing import PrintedTable
+from .report import Report
 
 _DTYPES = ("float32", "float64")
 _MEMORIES = ("stack", "superposition", "nondeterministic")  # each compiles code of its own
@@ -19,16 +21,12 @@ EXAMPLE = "stack-lm warmup"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm warmup`."""
-    parser.add_argument(
-        "--backend",
-        choices=BACKENDS,
-        default="auto",
-        help="backend to compile (default: auto, the fastest on the device)",
-    )
-    parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu (default) or cuda")
+    backend = "backend to compile; auto is the fastest on the device"
+    option(parser, "--backend", backend, choices=BACKENDS, default="auto")
+    shared(parser, "--device")
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> Report:
     """Run small cells forwards and backwards in each precision."""
     import torch
 
@@ -38,43 +36,32 @@ def run(options: argparse.Namespace) -> None:
     from ..layers.memory_layer import MemoryLayer
     from ..loss import linear_cross_entropy
 
-    find_device(options.device)
+    device = find_device(options.device)
     sizes: dict[str, Any] = {"vocab_size": 2, "embedding_size": 2, "hidden_size": 2, "memory_size": 2}
     seconds = {}
     for name in _DTYPES:
         dtype = getattr(torch, name)
         try:
-            cells = [
-                StackRNNCell(StackRNNConfig(memory=memory, **sizes)).to(options.device, dtype) for memory in _MEMORIES
-            ]
-            layers = [MemoryLayer(2, name, memory_size=2).to(options.device, dtype) for name in _MEMORIES]
-            like = torch.empty(0, device=options.device, dtype=dtype)
+            cells = [StackRNNCell(StackRNNConfig(memory=memory, **sizes)).to(device, dtype) for memory in _MEMORIES]
+            layers = [MemoryLayer(2, memory, memory_size=2).to(device, dtype) for memory in _MEMORIES]
+            like = torch.empty(0, device=device, dtype=dtype)
             cells[0].scan_backend = options.backend
             choice = cells[0].choose_backend(like)
             for module in (*cells[1:], *layers):
                 with contextlib.suppress(ValueError):  # it has no scan in this backend, and runs in torch
                     module.choose_backend(like, backend=options.backend)
                     module.scan_backend = options.backend
-        except (
-            ValueError,
-            RuntimeError,
-            AssertionError,
-        ) as error:  # torch raises any of the three for a missing device
+        except (ValueError, RuntimeError, AssertionError) as error:  # torch raises any of them for a missing device
             raise InputError(str(error).splitlines()[0]) from error
         start = time.perf_counter()
-        inputs = torch.zeros(1, 2, 2, dtype=dtype, device=options.device, requires_grad=True)
+        inputs = torch.zeros(1, 2, 2, dtype=dtype, device=device, requires_grad=True)
         for cell in cells:
             cell.scan(inputs).outputs.sum().backward()
         for layer in layers:
             layer(inputs)[0].sum().backward()
-        weight, labels = torch.zeros(2, 2, dtype=dtype, device=options.device), torch.zeros(2, dtype=torch.long)
-        linear_cross_entropy(inputs[0], weight, weight[0], labels.to(options.device)).backward()
+        weight, labels = torch.zeros(2, 2, dtype=dtype, device=device), torch.zeros(2, dtype=torch.long)
+        linear_cross_entropy(inputs[0], weight, weight[0], labels.to(device)).backward()
         seconds[name] = time.perf_counter() - start
-    if options.json:
-        print_json({"backend": choice.name, "reason": choice.reason, "seconds": seconds})
-        return
-    print_table(
-        f"the scan runs on {choice.name}: {choice.reason}",
-        ["precision", "first run (s)"],
-        [[name, f"{seconds[name]:.2f}"] for name in _DTYPES],
-    )
+    rows = [[name, f"{seconds[name]:.2f}"] for name in _DTYPES]
+    table = PrintedTable(f"the scan runs on {choice.name}: {choice.reason}", ["precision", "first run (s)"], rows)
+    return Report({"backend": choice.name, "reason": choice.reason, "seconds": seconds}, [table])

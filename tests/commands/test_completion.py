@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from stack_lm.completion import _language_model_run, _task_run, models
+from stack_lm.completion import models
 
 WORD_BREAKS = " \t\n\"'><=;|&(:"
 
@@ -36,22 +36,12 @@ def complete(line, folder):
         ("stack-lm pa", ["parse", "parse-f1"]),
         ("stack-lm parse --outp", ["--output"]),
         ("stack-lm train lm merrill2019/brown_u", ["merrill2019/brown_u1"]),
-        ("stack-lm train lm merrill2019/brown_u1 training.loss_dtype=b", ["bfloat16"]),  # after the last "="
-        ("stack-lm train parser data.pri", ["data.prior=", "data.prior_votes="]),
         ("stack-lm tasks show hao2018/x", ["hao2018/xor"]),
         ("stack-lm parse-f1 m --convention pr", ["prpn"]),
     ],
 )
 def test_completions(line, expected, tmp_path):
     assert complete(line, tmp_path) == expected
-
-
-def test_keys_and_values_of_configurations():
-    assert {"training.", "data.", "model.", "output_dir=", "merrill2019/brown_u1"} <= set(_language_model_run(""))
-    assert "training.epochs=" in set(_language_model_run("training.e"))
-    assert set(_language_model_run("data.streaming=t")) >= {"data.streaming=true", "data.streaming=false"}
-    assert "model.hidden_size=" in set(_language_model_run("model.h"))
-    assert {"hao2018/xor", "training.", "model."} <= set(_task_run(""))
 
 
 def test_model_directories(tmp_path, monkeypatch):

@@ -71,7 +71,7 @@ def test_scores_change_by_rounding_alone(capsys, trained, exported, tmp_path):
     trees.write_text("".join(f"( {' '.join(str(s.tree).split())} )\n" for s in sentences))
     commands = {
         "perplexity": ("perplexity", "--data", text),
-        "f1": ("parse-f1", "--treebank", trees, "--convention", "prpn"),
+        "f1": ("parse-f1", "--data", trees, "--convention", "prpn"),
         "accuracy": ("agreement", "--data", 1, "--format", "generated"),
     }
     scores = []

@@ -8,17 +8,16 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-import torch
-from conftest import run, run_json, tiny_config
+from commands.cases import fails, save_model, write
+from conftest import run, run_json
 
-from stack_lm import StackRNNForCausalLM, train_word_tokenizer
+from stack_lm import train_word_tokenizer
 from stack_lm.data import Sentence
 from stack_lm.errors import InputError
 from stack_lm.hub import locating
 from stack_lm.parsing import read_predictions
 from stack_lm.parsing.export import write_trees
 
-WORDS = "the dog cat old sees sleeps a near .".split()
 SENTENCE = "the old dog sleeps ."
 
 
@@ -26,33 +25,6 @@ SENTENCE = "the old dog sleeps ."
 def model(tmp_path_factory):
     """An untrained model that knows nine words."""
     return save_model(tmp_path_factory.mktemp("models") / "model")
-
-
-def save_model(directory, **fields):
-    torch.manual_seed(0)
-    tokenizer = train_word_tokenizer([Sentence(WORDS)])
-    StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), pop_control=1.0, **fields)).save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
-    return directory
-
-
-def fails(capsys, *arguments):
-    """The message of a command that must fail: one line, and nothing on standard output."""
-    try:
-        status, out, err = run(capsys, *arguments)
-    except SystemExit as end:  # of the parser of arguments
-        captured = capsys.readouterr()
-        status, out, err = end.code, captured.out, captured.err
-    assert (status, out) == (2, ""), err
-    assert err.count("\n") == 1, err
-    assert len(err) < 1000
-    assert ": error: " in err
-    return err.partition(": error: ")[2].rstrip("\n")
-
-
-def write(path, text):
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 # --- texts are shown as they are
@@ -90,17 +62,17 @@ def test_no_output_is_also_an_input(capsys, model, treebank, tmp_path):
     trees = write(tmp_path / "p.mrg", treebank.read_text())
     (tmp_path / "other.tsv").symlink_to(pairs)
     os.link(trees, tmp_path / "linked.txt")
-    f1 = ("parse-f1", "--predictions", trees, "--treebank", treebank, "--convention", "prpn")
+    f1 = ("parse-f1", trees, "--data", treebank, "--convention", "prpn")
     strengths = ("strengths", model, "--data", trees)
     commands = [
         ("parse", model, "--data", text, "--output", text),
         ("parse", model, SENTENCE, "--output", model / "." / "tokenizer.json.txt"),
         ("minimal-pairs", model, "--data", pairs, "--format", "pairs", "--items", tmp_path / "other.tsv"),
         ("agreement", model, "--data", text, "--format", "linzen", "--items", text),
-        (*f1, "--trees", trees),
+        (*f1, "--output", trees),
         (*f1, "--items", tmp_path / "linked.txt"),
         (*strengths, "--items", tmp_path / "linked.txt"),
-        ("inspect", model, "--treebank", tmp_path, "--sentence", "1", "--output", tmp_path / "page.htm"),
+        ("inspect", model, "--data", tmp_path, "--sentence", "1", "--output", tmp_path / "page.htm"),
     ]
     (model / "tokenizer.json.txt").write_text("")
     before = {path: path.read_bytes() for path in (text, pairs, trees)}
@@ -111,17 +83,17 @@ def test_no_output_is_also_an_input(capsys, model, treebank, tmp_path):
     # A page in the directory of the data is none of it.
     (tmp_path / "page.htm").write_text("an earlier page")
     assert run(capsys, *commands[-1])[0] == 0
-    assert "--items and --trees must be different" in fails(
-        capsys, *f1, "--trees", tmp_path / "x.txt", "--items", tmp_path / "." / "x.txt"
+    assert "--items and --output must be different" in fails(
+        capsys, *f1, "--output", tmp_path / "x.txt", "--items", tmp_path / "." / "x.txt"
     )
 
 
 def test_an_ending_that_promises_something_else(capsys, model, treebank, tmp_path):
-    f1 = ("parse-f1", model, "--treebank", treebank, "--convention", "prpn")
+    f1 = ("parse-f1", model, "--data", treebank, "--convention", "prpn")
     trees = "must end in one of .mrg, .tree, .ptb, .txt, no ending, .jsonl, .tex, .svg, .html, .htm; got"
     for command, message in [
         (("parse", model, "the dog", "--output", tmp_path / "t.png"), f"--output {trees}"),
-        ((*f1, "--trees", tmp_path / "t.png"), f"--trees {trees}"),
+        ((*f1, "--output", tmp_path / "t.png"), f"--output {trees}"),
         ((*f1, "--items", tmp_path / "t.xlsx"), "--items must end in one of .tsv, .csv, .txt, no ending; got"),
         (("strengths", model, "--data", treebank, "--items", tmp_path / "t.json"), "--items must end in one of .tsv"),
         (("inspect", model, "the dog", "--output", tmp_path / "t.pdf"), "--output must end in one of .html, .htm; got"),
@@ -234,15 +206,6 @@ def test_an_argument_that_is_no_text(capsys, model, tmp_path, command):
     assert "is not UTF-8 text (character 5)" in fails(capsys, command, model, "the \udcff dog")
 
 
-def test_a_page_of_a_long_sentence(capsys, model, tmp_path):
-    page = tmp_path / "p.html"
-    assert "at most 500 words; the sentence has 2,000" in fails(
-        capsys, "inspect", model, "the dog " * 1000, "--output", page
-    )
-    assert run(capsys, "inspect", model, "the dog " * 250, "--output", page)[0] == 0
-    assert page.stat().st_size < 2**24
-
-
 def test_a_sentence_of_a_hundred_thousand_words(capsys, tmp_path):
     """Its tree is as deep, as all distances are alike."""
     for n in (100_000, 3_000):
@@ -250,13 +213,13 @@ def test_a_sentence_of_a_hundred_thousand_words(capsys, tmp_path):
         write(tmp_path / f"{n}.mrg", "(S " + "(X a) " * n + ")")
     for convention in ("evalb", "merrill"):
         found = run_json(
-            capsys, "parse-f1", "--predictions", tmp_path / "100000.jsonl", "--treebank", tmp_path / "100000.mrg",
+            capsys, "parse-f1", tmp_path / "100000.jsonl", "--data", tmp_path / "100000.mrg",
             "--convention", convention,
         )  # fmt: skip
         assert found["n_sentences"] == 1
     predictions = tmp_path / "3000.jsonl"
-    command = ("parse-f1", "--treebank", tmp_path / "3000.mrg", "--convention", "prpn", "--predictions", predictions)
-    assert "at most 2,000 words to be voted on" in fails(capsys, *command, predictions, "--ensemble")
+    command = ("parse-f1", "--data", tmp_path / "3000.mrg", "--convention", "prpn", predictions)
+    assert "at most 2,000 words to be voted on" in fails(capsys, *command, "--ensemble", predictions)
     assert "at most 1,000 words to be given a random tree" in fails(capsys, *command, "--baselines")
 
 
@@ -267,9 +230,6 @@ def test_a_sentence_of_a_hundred_thousand_words(capsys, tmp_path):
     ("content", "message"),
     [
         (b"(S (NN dog\0))\n", r"line 1: not UTF-8 text \(a NUL character\)"),
-        (b"(S (NN a))\n(S (NN \xff))\n", "line 2: not UTF-8 text"),
-        ("(S (NN dog))".encode("utf-16"), "it looks like UTF-16"),
-        (b"a" * (2**24 + 1), "is outside all brackets"),
     ],
 )
 def test_what_is_no_text(capsys, model, tmp_path, content, message):
@@ -278,7 +238,7 @@ def test_what_is_no_text(capsys, model, tmp_path, content, message):
     for command in (("perplexity", model, "--data", path), ("parse", model, "--data", path)):
         assert re.search(message, fails(capsys, *command))
     if b"aaaa" not in content:
-        command = ("parse-f1", model, "--treebank", path, "--convention", "prpn")
+        command = ("parse-f1", model, "--data", path, "--convention", "prpn")
         assert re.search(message, fails(capsys, *command))
 
 
@@ -293,28 +253,22 @@ def test_links_and_pipes_as_inputs(capsys, model, tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"words": ["a", "b"], "distances": [1, 1%s]}' % ("0" * 500), "distances[1] must be a finite number"),
-        ('{"words": ["a", "b"], "distances": [1, 1%s]}' % ("0" * 5000), "not JSON (Exceeds the limit (4300 digits)"),
+        ('{"words": ["a", "b"], "distances": [1, 1%s]}' % ("0" * 500), "a distance of 'a b' is out of range"),
         ("[" * 50_000, "nested too deep"),
         ('{"words": ["a", "\\ud800"], "distances": [1, 2]}', "'\\ud800' is not a valid character in text"),
     ],
 )
 def test_predictions_that_no_parser_writes(capsys, tmp_path, line, message):
     predictions, gold = write(tmp_path / "p.jsonl", line + "\n"), write(tmp_path / "g.mrg", "(S (X a) (X b))\n")
-    command = ("parse-f1", "--predictions", predictions, "--treebank", gold, "--convention", "evalb")
+    command = ("parse-f1", predictions, "--data", gold, "--convention", "evalb")
     assert f"p.jsonl, line 1: {message}" in fails(capsys, *command)
 
 
-def test_a_backslash_before_a_zero_is_no_nul(tmp_path):
-    path = write(tmp_path / "p.jsonl", json.dumps({"words": ["a", r"\u0000"], "distances": [1, 2]}) + "\n")
-    assert read_predictions(str(path))[0].words == ("a", r"\u0000")
-
-
 def test_numbers_of_sentences(capsys, model, treebank, tmp_path):
-    command = ("parse-f1", model, "--treebank", treebank, "--convention", "prpn", "--trees", tmp_path / "t.mrg")
+    command = ("parse-f1", model, "--data", treebank, "--convention", "prpn", "--output", tmp_path / "t.mrg")
     assert run(capsys, *command, "--only", "2,39-999999999999999")[0] == 0
     assert len((tmp_path / "t.mrg").read_text().splitlines()) == 3
-    assert "--only takes numbers of sentences" in fails(capsys, *command, "--only", "9" * 5000)
+    assert "--only takes numbers from 1" in fails(capsys, *command, "--only", "9" * 5000)
 
 
 # --- choices
@@ -380,7 +334,7 @@ def test_the_hub_is_asked_once(capsys, monkeypatch):
     assert fails(capsys, "parse", "a%b", "a").endswith("models on the hub have no such names")
 
 
-@pytest.mark.parametrize("command", ["parse", "inspect", "perplexity", "surprisal", "strengths"])
+@pytest.mark.parametrize("command", ["parse", "inspect", "perplexity", "strengths"])
 def test_a_sentence_in_the_place_of_the_model(capsys, tmp_path, command):
     data = () if command in ("parse", "inspect") else ("--data", write(tmp_path / "a.mrg", "(S (D the) (N dog))\n"))
     assert fails(capsys, command, "the dog barks", *data) == (
@@ -396,10 +350,6 @@ def test_a_file_in_the_place_of_a_sentence(capsys, model, tmp_path, monkeypatch)
         "sentence 1 has no word that the model knows: 'text.txt'; --data text.txt parses the sentences of that file"
     )
     assert fails(capsys, "parse", model, "text.txt") == message
-    assert fails(capsys, "surprisal", model, "--data", "the dog") == (
-        "the dog does not exist; a sentence itself comes from standard input: echo 'the dog' | stack-lm surprisal "
-        f"{model} --data -"
-    )
 
 
 def test_a_corpus_in_the_place_of_a_file(capsys, model):
@@ -409,7 +359,7 @@ def test_a_corpus_in_the_place_of_a_file(capsys, model):
 
 
 def test_a_missing_convention_names_those_there_are(capsys):
-    error = fails(capsys, "parse-f1", "--predictions", "a.mrg", "--treebank", "gold.mrg")
+    error = fails(capsys, "parse-f1", "a.mrg", "--data", "gold.mrg")
     assert error.startswith("--convention is required, as F1 depends on it: one of prpn, compound-pcfg, htut, ")
 
 
@@ -445,11 +395,6 @@ def grow_tokenizer(directory):
     train_word_tokenizer([Sentence(["the", *map(str, range(50))])]).save_pretrained(directory)
 
 
-def name_no_inputs(directory):
-    path = directory / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_input_names": [["input_ids"]]}))
-
-
 def remove(*names):
     return lambda directory: [(directory / name).unlink() for name in names]
 
@@ -459,25 +404,16 @@ BROKEN = {
         lambda d: (d / "config.json").write_text("[1, 2]"),
         "its config.json must be a JSON object; it is a list",
     ),
-    "no JSON": (lambda d: (d / "config.json").write_text("{"), "Expecting property name"),
-    "deep JSON": (lambda d: (d / "config.json").write_text("[" * 10**5), "its JSON is nested too deep"),
     "no configuration": (remove("config.json"), "it is not a model directory: it has no config.json"),
     "no weights": (remove("model.safetensors"), "it has no weights (model.safetensors)"),
     "no tokenizer": (remove("tokenizer.json", "tokenizer_config.json"), "it has no tokenizer (tokenizer.json)"),
-    "inputs that are no names": (
-        name_no_inputs,
-        "its tokenizer's model_input_names must be names, input_ids the first; got [['input_ids']]",
-    ),
     "other sizes": (lambda d: edit_config(d, hidden_size=8), "its weights do not fit its config.json: "),
     "a missing layer": (
         lambda d: edit_config(d, num_layers=2),
         "not a complete language model: its weights lack",
     ),
     "huge layers": (lambda d: edit_config(d, hidden_size=10**6), "weights, but its weight files have"),
-    "endless layers": (lambda d: edit_config(d, num_layers=10**9), "num_layers must be an integer of at most 1,000"),
-    "a text as a size": (lambda d: edit_config(d, hidden_size="big"), "hidden_size must be"),
     "nan": (break_weights(float("nan")), "its weights are broken: lm_head.weight has values that are not finite"),
-    "infinity": (break_weights(float("-inf")), "its weights are broken: lm_head.weight has values that are not finite"),
     "a larger tokenizer": (grow_tokenizer, "its tokenizer has token ids up to 54, but the model only 13 tokens"),
     "code": (
         lambda d: edit_config(d, model_type="mine", auto_map={"AutoConfig": "code.Config"}),
@@ -522,32 +458,13 @@ def test_results_that_are_not_finite(capsys, tmp_path, treebank):
         assert "not finite" in fails(capsys, *command), command
 
 
-@pytest.mark.parametrize("device", ["meta", "warp", "cuda:99"])
+@pytest.mark.parametrize("device", ["meta", "cuda:99"])
 def test_devices_that_cannot_compute(capsys, model, device):
     assert f"cannot use the device '{device}'" in fails(capsys, "parse", model, "the dog", "--device", device)
     assert f"{device}" in fails(capsys, "warmup", "--device", device)
 
 
-def test_a_malicious_checkpoint(tmp_path):
-    """torch's advice would be to load it all the same."""
-    import pickle
-
-    from stack_lm.hub.state_dicts import load_state_dict
-
-    with open(tmp_path / "m.th", "wb") as file:
-        pickle.dump(os.system, file)
-    with pytest.raises(InputError, match="m.th is refused: it is a pickle with more in it than tensors") as error:
-        load_state_dict(tmp_path / "m.th")
-    assert "weights_only" not in str(error.value)
-
-
 # --- corpora
-
-
-def test_held_out(capsys, model):
-    for value in ("nan", "inf", "-1", "0", "1.5"):
-        message = fails(capsys, "perplexity", model, "--data", "generated:10", f"--held-out={value}")
-        assert message == f"sentences are held out by a share below 1, or a whole number; got {value}"
 
 
 def test_perplexity_in_blocks(capsys, monkeypatch, model, tmp_path):
@@ -565,10 +482,6 @@ def test_perplexity_in_blocks(capsys, monkeypatch, model, tmp_path):
 
 
 def test_an_average_of_nothing(capsys, model, tmp_path):
-    status, out, _ = run(capsys, "perplexity", model, "--data", write(tmp_path / "s.txt", "dog\ncat\n"))
-    assert (status, "│ inner token │            │" in out) == (0, True)
-
-
-def test_more_sentences_than_can_be_generated(capsys, model):
-    for source in ("generated:1000000000000", f"generated:{'9' * 5000}"):
-        assert "at most 10,000,000 sentences" in fails(capsys, "perplexity", model, "--data", source)
+    command = ("perplexity", model, "--data", write(tmp_path / "s.txt", "dog\ncat\n"))
+    assert run_json(capsys, *command)["inner_perplexity"] is None
+    assert "nan" not in run(capsys, *command)[1]

@@ -36,12 +36,12 @@ def folder(tmp_path_factory):
 
 def test_models_together(capsys, folder, tmp_path):
     pytest.importorskip("matplotlib")
-    models, data = [folder / "stack", folder / "free"], ["--data", folder / "text.txt", "--sentences", 3]
-    agreement = ["--agreement", folder / "items.tsv", "--format", "linzen", "--agreement-items", 2]
+    models, data = [folder / "stack", folder / "free"], ["--data", folder / "text.txt", "--limit", 3]
+    agreement = ["--agreement", folder / "items.tsv", "--format", "linzen"]
     figure = tmp_path / "f.png"
     found = run_json(capsys, "interventions", *models, *data, *agreement, "--shuffles", 2, "--figure", figure)
     assert figure.stat().st_size > 10_000
-    assert (found["n_sentences"], found["n_items"]) == (3, 2)
+    assert (found["n_sentences"], found["n_items"]) == (3, 3)
     stack, free = found["models"]
     assert "pop-mean" not in stack["interventions"]
     assert list(found["together"]) == list(free["interventions"])
@@ -140,7 +140,6 @@ def test_errors_are_one_line(capsys, folder):
         ([folder / "deep", *data, "--layer", 2], "below 2; got 2"),
         ([folder / "stack", *data, "--only", "push-man"], "--only must be one of push-mean, "),
         ([folder / "stack", *data, "--agreement", folder / "items.tsv"], "--agreement and --format go together"),
-        ([folder / "stack", *data, "--agreement-items", 3], "--agreement-items is a number of --agreement items"),
         ([folder / "stack", *data, "--figure", "f.gif"], "must end in one of"),
         ([folder / "stack", folder / "stack", *data], "given twice"),
         ([folder / "stack", *data, "--agreement", folder / "items.tsv", "--format", "linzen-numpred"], "must be one"),

@@ -3,8 +3,8 @@
 import json
 
 import pytest
+from commands.cases import fails, save_model
 from conftest import run
-from test_hostile_input import fails, save_model
 
 MRG = "( (S (DT the) (NN dog)) )\n"
 CHUNKS = "the DT B-NP\ndog NN I-NP\n\n"
@@ -16,7 +16,7 @@ TREE = json.dumps({"brackets": "(S (DT the) (NN old) (NN dog))"}) + "\n"
 BROKEN = {
     "strengths {m} --data {f}": ("t.mrg", MRG + "(S (DT the)\n" + MRG, "line 2 lacks 1 closing", "n_sentences"),
     "strengths {m} --data chunks:{f}": ("t.txt", CHUNKS + "dog\n\n" + CHUNKS, "line 4: a word, its", "n_sentences"),
-    "parse-f1 {m} --convention prpn --treebank {f}": (
+    "parse-f1 {m} --convention prpn --data {f}": (
         "t.jsonl",
         TREE + "{}\n" + TREE,
         "line 2: no tree",

@@ -44,7 +44,7 @@ def right(tmp_path):
 def run(capsys, gold):
     def run(*arguments, convention="prpn", treebank=gold):
         capsys.readouterr()
-        command = ["parse-f1", "--treebank", treebank, "--convention", convention, *arguments]
+        command = ["parse-f1", "--data", treebank, "--convention", convention, *arguments]
         status = main([str(argument) for argument in command])
         captured = capsys.readouterr()
         return status, captured.out, captured.err
@@ -71,53 +71,53 @@ def test_distances_are_trees(tmp_path, run_json, right):
         words = [piece.strip("()") for piece in tree.split() if piece.endswith(")") and piece != ")"]
         rows.append({"words": words, "distances": [-i for i in range(len(words))]})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    result = run_json("--predictions", right, path)
+    result = run_json(right, path)
     one, two = result["systems"]
     assert one | {"system": ""} == two | {"system": ""}
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_the_gold_trees_score_100(run_json, gold, convention):
-    changed = ["--gold", "annotated"] if CONVENTIONS[convention].gold != "annotated" else []
-    (system,) = run_json("--predictions", gold, *changed, convention=convention)["systems"]
+    changed = ["--rule", "gold=annotated"] if CONVENTIONS[convention].gold != "annotated" else []
+    (system,) = run_json(gold, *changed, convention=convention)["systems"]
     assert system["f1"] == pytest.approx(100, abs=1e-4)
 
 
 def test_options_change_the_rules_and_say_so(run, run_json, right):
-    kept = run_json("--predictions", right, "--punctuation", "kept", "--whole-sentence", "counted")
+    kept = run_json(right, "--rule", "punctuation=kept", "--rule", "whole_sentence=counted")
     assert kept["changes"] == {"removed": "nothing", "whole_sentence": "counted"}
     assert kept["words_removed"] == 0
-    short = run_json("--predictions", right, "--max-length", "5")
+    short = run_json(right, "--max-words", "5")
     assert short["systems"][0]["n_sentences"] == 3
-    corpus = run_json("--predictions", right, "--average", "corpus")
-    assert corpus["systems"][0]["f1"] == run_json("--predictions", right, convention="corpus")["systems"][0]["f1"]
-    _, out, _ = run("--predictions", right, "--gold", "left", "--min-words", "2")
+    corpus = run_json(right, "--rule", "average=corpus")
+    assert corpus["systems"][0]["f1"] == run_json(right, convention="corpus")["systems"][0]["f1"]
+    _, out, _ = run(right, "--rule", "gold=left", "--rule", "min_words=2")
     assert "convention prpn (Shen et al. 2018: PRPN, ON-LSTM), but gold: left, but min words: 2" in out
     assert "removed: punctuation+currency, by tags (13.0% of the tokens); gold trees: left" in out
 
 
 def test_the_report_says_how_words_are_removed(run, right, gold, tmp_path):
     """By their form where trees have no tags, whatever the convention."""
-    out = run("--predictions", right, treebank=right)[1].replace("\n", " ")
+    out = run(right, treebank=right)[1].replace("\n", " ")
     assert "removed: punctuation+currency, by tokens, as trees have no tags (13" in out
     some = tmp_path / "some.mrg"
     untagged = [re.sub(r"[^\s()]+", r"(X \g<0>)", tree).replace("((", "(X (") for tree in RIGHT[:2]]
     some.write_text("\n".join([*untagged, *TREES[2:]]) + "\n")
-    assert "by tags, or by tokens in 2 trees without (13" in run("--predictions", right, treebank=some)[1]
-    assert "removed: period, by tokens" in run("--predictions", right, "--removed", "period")[1]
+    assert "by tags, or by tokens in 2 trees without (13" in run(right, treebank=some)[1]
+    assert "removed: period, by tokens" in run(right, "--rule", "removed=period")[1]
 
 
 def test_parameters(tmp_path, run, run_json, gold, right):
     path = tmp_path / "my.prm"
     path.write_text("DELETE_LABEL .\nCUTOFF_LEN 6\nDELETE_LABEL_FOR_LENGTH .\n")
-    (system,) = run_json("--predictions", gold, "--parameters", path, convention="evalb")["systems"]
+    (system,) = run_json(gold, "--rule", f"parameters={path}", convention="evalb")["systems"]
     assert system["evalb"]["tagging_accuracy"] == 100
     assert system["evalb"]["at_most_cutoff_words"]["n_sentences"] == 4
-    (system,) = run_json("--predictions", right, "--parameters", path, convention="evalb")["systems"]
+    (system,) = run_json(right, "--rule", f"parameters={path}", convention="evalb")["systems"]
     assert system["labels"] == "ignored"
-    _, out, _ = run("--predictions", right, "--parameters", path, convention="evalb")
+    _, out, _ = run(right, "--rule", f"parameters={path}", convention="evalb")
     assert "removed: words with a deleted tag (13.0% of the tokens); gold trees" in out
-    _, out, _ = run("--predictions", gold, convention="evalb")
+    _, out, _ = run(gold, convention="evalb")
     assert "removed: nothing; gold trees" in out
 
 
@@ -126,25 +126,25 @@ def test_words_that_count_as_equal(tmp_path, run, run_json, gold):
     for name, old, new in (("one", "DT the", "DT a"), ("two", "DT a", "DT the")):
         (tmp_path / f"{name}.mrg").write_text(gold.read_text().replace(old, new))
     trees = tmp_path / "trees.mrg"
-    files = ("--predictions", tmp_path / "one.mrg", tmp_path / "two.mrg", "--parameters", tmp_path / "my.prm")
-    found = run_json(*files, "--ensemble", convention="evalb")
+    rule = ("--rule", f"parameters={tmp_path / 'my.prm'}")
+    found = run_json(tmp_path / "one.mrg", *rule, "--ensemble", tmp_path / "two.mrg", convention="evalb")
     assert [system["f1"] for system in found["systems"]] == [100, 100]
     assert found["ensemble"]["agreement"] == [100, 100]
-    status, _, err = run(*files[:2], *files[3:], "--trees", trees, convention="evalb")
+    status, _, err = run(tmp_path / "one.mrg", *rule, "--output", trees, convention="evalb")
     assert (status, err) == (0, "")
     assert [tree.words for tree in read_treebank(str(trees))] == [tree.words for tree in read_treebank(str(gold))]
 
 
-@pytest.mark.parametrize("extra", [["--compare"], ["--ensemble"], []], ids=str)
+@pytest.mark.parametrize("extra", [["--against"], ["--ensemble"], []], ids=str)
 def test_labels_are_compared_for_all_trees_of_a_report_or_for_none(run, run_json, gold, right, extra):
-    _, out, err = run("--predictions", gold, right, *extra, convention="evalb")
+    _, out, err = run(gold, *extra, right, convention="evalb")
     assert "labels: ignored" in " ".join(out.split())
     assert f"labels are ignored, because {right} has no labels" in " ".join(err.split())
-    one, two = run_json("--predictions", gold, right, *extra, convention="evalb")["systems"]
+    one, two = run_json(gold, *extra, right, convention="evalb")["systems"]
     assert (one["labels"], two["labels"]) == ("ignored", "ignored")
-    _, out, err = run("--predictions", gold, gold, convention="evalb")
+    _, out, err = run(gold, gold, convention="evalb")
     assert ("labels: compared" in " ".join(out.split()), err) == (True, "")
-    (system,) = run_json("--predictions", gold, "--baselines", convention="evalb")["systems"]
+    (system,) = run_json(gold, "--baselines", convention="evalb")["systems"]
     assert system["labels"] == "ignored"
 
 
@@ -155,7 +155,7 @@ def test_head_rules_of_another_language(tmp_path, run):
     for text, told in ((german, True), (english, False)):
         (tmp_path / "g.mrg").write_text(text + "\n")
         for convention in ("merrill", "prpn"):
-            _, _, err = run("--predictions", tmp_path / "g.mrg", treebank=tmp_path / "g.mrg", convention=convention)
+            _, _, err = run(tmp_path / "g.mrg", treebank=tmp_path / "g.mrg", convention=convention)
             assert ("the head rules are those of the Penn Treebank" in err) == (told and convention == "merrill")
 
 
@@ -166,40 +166,40 @@ def test_sentences_without_a_tree_keep_their_places(tmp_path, run, gold):
     records = [{"brackets": line, "spans": []} for line in with_empty.split("\n")[:-1]]
     (tmp_path / "p.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     for name, said in (("p.mrg", "line 2: the line is empty"), ("p.jsonl", "line 2: `brackets` is empty")):
-        status, _, err = run("--predictions", tmp_path / name)
+        status, _, err = run(tmp_path / name)
         assert (status, said in err) == (2, True)
-        status, out, err = run("--predictions", tmp_path / name, "--keep-going", "--json")
+        status, out, err = run(tmp_path / name, "--keep-going", "--json")
         assert (status, f"{name}, line 4" in err) == (2, True)
         assert json.loads(out)["systems"][0]["n_sentences"] == 2
     (tmp_path / "more.mrg").write_text("\n".join(TREES) + "\n\n\n")
-    assert run("--predictions", tmp_path / "more.mrg")[0] == 0
+    assert run(tmp_path / "more.mrg")[0] == 0
 
 
 def test_a_file_of_dependencies_has_no_phrases(tmp_path, run, gold):
     (tmp_path / "t.conllu").write_text("1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n\n")
-    status, _, err = run("--predictions", gold, treebank=tmp_path / "t.conllu")
+    status, _, err = run(gold, treebank=tmp_path / "t.conllu")
     assert (status, "t.conllu has dependencies (CoNLL-U); F1 needs the phrases of bracketed trees" in err) == (2, True)
 
 
 def test_baselines_and_the_upper_bound(run, run_json, right):
-    result = run_json("--predictions", right, "--baselines")
+    result = run_json(right, "--baselines")
     assert result["baselines"]["right"]["f1"] == result["systems"][0]["f1"]
     assert max(score["f1"] for score in result["baselines"].values()) == result["baselines"]["best binary trees"]["f1"]
     assert result["baselines"]["random distances"]["f1_std"] >= 0
-    _, out, _ = run("--predictions", right, "--baselines")
+    _, out, _ = run(right, "--baselines")
     assert "best binary trees" in out
 
 
 @pytest.mark.parametrize("convention", ["prpn", "corpus"])
 def test_items_recompute_the_score(tmp_path, run_json, right, convention):
     path = tmp_path / "items.tsv"
-    (system,) = run_json("--predictions", right, "--items", path, convention=convention)["systems"]
+    (system,) = run_json(right, "--items", path, convention=convention)["systems"]
     with open(path, encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert [row["words"] for row in rows][:2] == ["the old cat sat on it", "Ann is very old"]
     assert rows[1]["sentence"].endswith("gold.mrg, line 2")
     assert [row["number"] for row in rows] == ["1", "2", "3", "4"]  # as --only counts
-    run_json("--predictions", right, "--items", path, "--max-length", 5, convention=convention)
+    run_json(right, "--items", path, "--max-words", 5, convention=convention)
     with open(path, encoding="utf-8", newline="") as file:
         kept = [row["number"] for row in csv.DictReader(file, delimiter="\t")]
     assert kept == [row["number"] for row in rows if int(row["length"]) <= 5] != ["1", "2"]
@@ -212,13 +212,13 @@ def test_items_recompute_the_score(tmp_path, run_json, right, convention):
 
 
 def test_systems_are_compared(run, run_json, gold, right):
-    result = run_json("--predictions", right, gold, "--compare")
+    result = run_json(right, "--against", gold)
     (comparison,) = result["comparisons"]
     f1 = [system["f1"] for system in result["systems"]]
     assert (comparison["first"], comparison["second"]) == (str(gold), str(right))
     assert comparison["difference"] == pytest.approx(f1[1] - f1[0])
     assert comparison["low"] <= comparison["difference"] <= comparison["high"]
-    status, out, _ = run("--predictions", right, gold, "--compare")
+    status, out, _ = run(right, "--against", gold)
     assert status == 0
     assert f"difference in F1 from {right}, paired bootstrap" in out
     (row,) = (line for line in out.splitlines() if line.startswith(f"│ {gold} ") and "+" in line)
@@ -233,20 +233,20 @@ def test_tags_of_punctuation_that_the_convention_does_not_know(tmp_path, run, ru
     own.write_text("\n".join(TREES).replace("(. ", "(Punct ") + "\n")
     note = (
         "the convention does not know the tags (Punct) of 3 of 3 punctuation marks, which count as words; "
-        "--removed-by tokens removes them by their form\n"
+        "--rule removed_by=tokens removes them by their form\n"
     )
-    assert note in run("--predictions", right, treebank=own)[2]
-    assert run("--predictions", right, "--removed-by", "tokens", treebank=own)[2] == ""
-    assert run("--predictions", right)[2] == ""
-    assert run("--predictions", right, convention="merrill", treebank=own)[2] == ""
-    by_token = run_json("--predictions", right, "--removed-by", "tokens", treebank=own)
-    assert by_token["f1"] == run_json("--predictions", right)["f1"]
+    assert note in run(right, treebank=own)[2]
+    assert run(right, "--rule", "removed_by=tokens", treebank=own)[2] == ""
+    assert run(right)[2] == ""
+    assert run(right, convention="merrill", treebank=own)[2] == ""
+    by_token = run_json(right, "--rule", "removed_by=tokens", treebank=own)
+    assert by_token["f1"] == run_json(right)["f1"]
 
 
 @pytest.mark.parametrize("convention", ["prpn", "evalb"])
 def test_the_details_of_several_systems_share_their_tables(run, run_json, gold, right, convention):
-    systems = run_json("--predictions", right, gold, convention=convention)["systems"]
-    status, out, _ = run("--predictions", right, gold, convention=convention)
+    systems = run_json(right, gold, convention=convention)["systems"]
+    status, out, _ = run(right, gold, convention=convention)
     assert status == 0
     details = "recall of gold phrases by label" if convention == "prpn" else "as EVALB reports"
     assert (out.count("F1 in % by words in a sentence"), out.count(details)) == (1, 1)
@@ -260,7 +260,7 @@ def test_the_details_of_several_systems_share_their_tables(run, run_json, gold, 
 
 def test_trees_are_written(tmp_path, run, right):
     for name in ("t.svg", "t.tex", "t.jsonl", "t.mrg"):
-        assert run("--predictions", right, "--trees", tmp_path / name, "--only", "1,3-4")[0] == 0
+        assert run(right, "--output", tmp_path / name, "--only", "1,3-4")[0] == 0
     assert len((tmp_path / "t.jsonl").read_text().splitlines()) == 3
     assert read_treebank(str(tmp_path / "t.mrg"))[1].words == ("a", "dog", "and", "a", "cat")
     assert "1 of 3 predicted spans are right" not in (tmp_path / "t.tex").read_text()
@@ -271,8 +271,8 @@ def test_labelled_trees_are_written_as_they_were_scored(tmp_path, run_json, run)
     tree = "(S (VP (VB Go) (ADVP (RB right) (RB now))))"
     (tmp_path / "u.mrg").write_text(f"({tree})\n")
     written = tmp_path / "written.mrg"
-    arguments = ("--predictions", tmp_path / "u.mrg", "--treebank", tmp_path / "u.mrg", "--convention", "evalb")
-    assert run(*arguments, "--trees", written)[0] == 0
+    arguments = (tmp_path / "u.mrg", "--data", tmp_path / "u.mrg", "--convention", "evalb")
+    assert run(*arguments, "--output", written)[0] == 0
     assert written.read_text().split() == tree.split()
 
 
@@ -282,7 +282,7 @@ def test_keeping_going(tmp_path, run, gold, right):
     broken = [{"binary_parse": "(the old dog sat on it)"}, {"binary_parse": "(Ann (is"}]
     other.write_text("".join(json.dumps(row) + "\n" for row in broken) + "\n" + json.dumps({"tree": RIGHT[3]}) + "\n")
     latin.write_bytes("(S (NN café))\n".encode("latin-1"))
-    status, out, err = run("--predictions", other, latin, right, "--keep-going", "--json")
+    status, out, err = run(other, latin, right, "--keep-going", "--json")
     assert status == 2
     result = json.loads(out)
     assert [system["system"] for system in result["systems"]] == [str(other), str(right)]
@@ -293,13 +293,13 @@ def test_keeping_going(tmp_path, run, gold, right):
     assert "word 3 is 'dog', in the gold tree 'cat'" in err
     assert "latin.mrg, line 1: not UTF-8 text" in err
     assert err.rstrip().splitlines()[-1].startswith("stack-lm: error: something was left out: ")
-    status, out, err = run("--predictions", other, latin, right)
+    status, out, err = run(other, latin, right)
     assert (status, out) == (2, "")
     assert err.count("\n") == 1
 
 
 def test_keeping_going_with_nothing_left(run, tmp_path):
-    status, out, err = run("--predictions", tmp_path / "none.mrg", "--keep-going")
+    status, out, err = run(tmp_path / "none.mrg", "--keep-going")
     assert (status, out) == (2, "")
     assert "none.mrg does not exist" in err
 
@@ -307,41 +307,50 @@ def test_keeping_going_with_nothing_left(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--parameters", "p.prm"], "--parameters needs --convention evalb; got prpn"),
-        (["--convention", "prpn", "--ignore-labels"], "--ignore-labels needs a convention that compares labels"),
+        (["--rule", "parameters=p.prm"], "--rule parameters needs --convention evalb; got prpn"),
+        (["--rule", "labels=compared"], "labels can be compared with brackets='multiset' only; got brackets='set'"),
+        (["--rule", "avrage=corpus"], "--rule must be one of removed, "),
+        (["--rule", "average=median"], "average must be one of sentence, corpus; got 'median'"),
+        (["--rule", "min_words=two"], "--rule min_words must be a whole number; got 'two'"),
         (
-            ["--convention", "merrill", "--removed-by", "tokens"],
-            "--removed-by is for words that are removed; merrill with",
+            ["--convention", "merrill", "--rule", "removed_by=tokens"],
+            "removed_by is for words that are removed",
         ),
-        (["--punctuation", "before"], "--punctuation before is for models, and --predictions are trees already"),
-        (["--compare"], "--compare needs two systems or more; got "),
-        (["--only", "1"], "--only says which sentences --trees writes; give both"),
-        (["--trees", "t.svg", "--only", "one"], "--only takes numbers of sentences such as 1,5-8; got 'one'"),
-        (["--trees", "t.svg", "--only", "1,99"], "--only names sentence 99; "),
-        (["--trees", "t.svg", "--only", "4-2"], "--only takes numbers from 1 and ranges that rise, such as 1,5-8; got"),
-        (["--trees", "t.svg", "--only", "0"], "--only takes numbers from 1"),
+        (["--rule", "punctuation=before"], "--rule punctuation=before is for models, and files hold trees already"),
+        (["--only", "1"], "--only says which sentences --output writes; give both"),
         (
-            ["--trees", "t.svg", "--only", "3", "--min-words", "6"],
+            ["--output", "t.svg", "--only", "one"],
+            "ranges that rise, such as 1,5-8; got 'one'",
+        ),
+        (["--output", "t.svg", "--only", "1,99"], "--only names sentence 99; "),
+        (
+            ["--output", "t.svg", "--only", "4-2"],
+            "ranges that rise, such as 1,5-8; got",
+        ),
+        (["--output", "t.svg", "--only", "0"], "--only takes numbers from 1"),
+        (
+            ["--output", "t.svg", "--only", "3", "--rule", "min_words=6"],
             "no sentence that was scored is among those that --only names",
         ),
-        (["--punctuation", "kept", "--removed", "period"], "--punctuation kept and --removed period contradict"),
-        (["--ignore-labels", "--decoder", "best"], "--decoder must be one of algorithm1, gap; got 'best'"),
-        (["--dropout", "0.1"], "--dropout is for --dropout-samples N; give both"),
-        (["--dropout-samples", "2", "--dropout", "0"], "--dropout must be above 0 and below 1; got 0.0"),
-        (["--max-length", "1"], "no sentence has at most 1 words that count"),
+        (
+            ["--rule", "punctuation=kept", "--rule", "removed=period"],
+            "punctuation=kept and removed=period contradict",
+        ),
+        (["--decoder", "best"], "--decoder must be one of algorithm1, gap; got 'best'"),
+        (["--max-words", "1"], "no sentence has at most 1 words that count"),
     ],
 )
 def test_bad_options(run, right, arguments, message):
-    status, out, err = run("--predictions", right, *arguments)
+    status, out, err = run(right, *arguments)
     assert (status, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
 
 
 def test_two_systems_cannot_write_one_file(run, right, gold, tmp_path):
-    status, _, err = run("--predictions", right, gold, "--items", tmp_path / "items.tsv")
+    status, _, err = run(right, gold, "--items", tmp_path / "items.tsv")
     assert status == 2
-    assert "--trees and --items write the trees of one system; got 2" in err
+    assert "--output and --items write the trees of one system; got 2" in err
     assert not (tmp_path / "items.tsv").exists()
 
 
@@ -351,7 +360,7 @@ def test_the_reference_baselines_from_a_file(tmp_path, run_json):
     trees = read_treebank("nltk:treebank")
     path = tmp_path / "right.mrg"
     path.write_text("".join(right_branching(tree.words).brackets() + "\n" for tree in trees))
-    (system,) = run_json("--predictions", path, treebank="nltk:treebank")["systems"]
+    (system,) = run_json(path, treebank="nltk:treebank")["systems"]
     assert system["f1"] == pytest.approx(39.91, abs=0.005)
     assert system["n_sentences"] == 3914
     assert system["at_most_10_words"]["f1"] == pytest.approx(58.60, abs=0.005)
@@ -377,24 +386,22 @@ def balanced(tmp_path):
 
 
 def test_an_ensemble_of_files(run, run_json, right, balanced, gold, tmp_path):
-    files = ["--predictions", right, balanced, right]
-    result = run_json(*files, "--ensemble", "--prior", "right-branching", "--trees", tmp_path / "t.jsonl")
+    command = [right, "--ensemble", balanced, right]
+    result = run_json(*command, "--prior", "right-branching", "--output", tmp_path / "t.jsonl")
     ensemble = result["ensemble"]
     assert ensemble["runs"] == [str(right), str(balanced), str(right)]
     assert ensemble["votes"]["f1"] == result["systems"][0]["f1"]  # two of three runs are right branching
     assert ensemble["best_existing"]["f1"] == ensemble["votes_with_prior"]["f1"] == ensemble["votes"]["f1"]
-    left = run_json(
-        "--predictions", balanced, balanced, "--ensemble", "--prior", "right-branching", "--prior-votes", "3"
-    )
+    left = run_json(balanced, "--ensemble", balanced, "--prior", "right-branching:3")
     assert left["ensemble"]["votes"]["f1"] == left["systems"][0]["f1"]
     assert left["ensemble"]["votes_with_prior"]["f1"] == result["systems"][0]["f1"]  # three votes against two
     mutual = np.array(ensemble["mutual_f1"])
     assert mutual[0, 2] == 100
     assert (mutual == mutual.T).all()
     assert ensemble["outliers"] == [str(balanced)]
-    assert run_json(*files, "--ensemble", "--outlier-share", "0")["ensemble"]["outliers"] == []
+    assert run_json(*command, "--outlier-share", "0")["ensemble"]["outliers"] == []
     assert len((tmp_path / "t.jsonl").read_text().splitlines()) == len(TREES)
-    status, out, _ = run(*files, "--ensemble")
+    status, out, _ = run(*command)
     assert status == 0
     for row in ("mean of 3 runs", "standard deviation", "ensemble: spans with the most votes", "no vote"):
         assert row in out
@@ -406,14 +413,13 @@ def test_bad_ensembles(run, right, balanced, tmp_path):
     short.write_text("".join(balanced.read_text().splitlines(keepends=True)[:2]))
     other.write_text(balanced.read_text().replace("dog", "fox"))
     for arguments, message in [
-        (("--predictions", right, "--ensemble"), "--ensemble needs two systems or more; got"),
-        (("--predictions", right, empty, "--ensemble"), "empty.jsonl is empty"),
-        (("--predictions", right, short, "--ensemble"), "short.jsonl has 2 trees, but"),
-        (("--predictions", right, other, "--ensemble"), "word 2 is 'fox', in the gold tree 'dog'"),
-        (("--predictions", right, balanced, "--ensemble", "--outlier-share", "2"), "must be from 0 to 1; got 2"),
-        (("--predictions", right, balanced, "--prior", "right-branching"), "--prior needs --ensemble"),
-        (("--predictions", right, balanced, "--ensemble", "--prior-votes", "2"), "--prior-votes needs --prior"),
-        (("--predictions", right, "--layer", "0"), "--layer is for models, and --predictions are trees already"),
+        ((right, "--ensemble", empty), "empty.jsonl is empty"),
+        ((right, "--ensemble", short), "short.jsonl has 2 trees, but"),
+        ((right, "--ensemble", other), "word 2 is 'fox', in the gold tree 'dog'"),
+        ((right, "--ensemble", balanced, "--outlier-share", "2"), "must be from 0 to 1; got 2"),
+        ((right, balanced, "--prior", "right-branching"), "--prior needs --ensemble"),
+        ((right, "--ensemble", balanced, "--prior", "left"), "--prior must be one of right-branching"),
+        ((right, "--layer", "0"), "--layer is for models, and files hold trees already"),
     ]:
         status, out, error = run(*arguments)
         assert (status, out) == (2, ""), arguments

@@ -344,7 +344,7 @@ def test_inspect_shows_a_string_of_a_task(capsys, tmp_path):
     status, out, _ = run(capsys, *arguments[:3], "--output", page)
     assert status == 0
     assert "answer" in out
-    for option in (["--treebank", "x"], ["--signal", "push_strength"], ["--device", "cpu"], ["--word-strength", "max"]):
+    for option in (["--data", "x"], ["--signal", "push_strength"], ["--device", "cpu"], ["--word-strength", "max"]):
         status, _, err = run(capsys, *arguments[:3], "--output", page, *option)
         assert (status, err.count("\n")) == (2, 1)
         assert "is for sentences" in err

@@ -79,12 +79,12 @@ The difference is b minus a. Only in a: own, RNN. Only in b: more, RNN.
 
 
 def test_two_runs_side_by_side(capsys, first, second):
-    assert run(capsys, "results", first, "--compare", second, "--format", "markdown")[1] == COMPARED
-    latex = run(capsys, "results", first, "--compare", second, "--format", "latex")[1]
+    assert run(capsys, "results", first, "--against", second, "--format", "markdown")[1] == COMPARED
+    latex = run(capsys, "results", first, "--against", second, "--format", "latex")[1]
     assert r"parity & RNN & 62.5 & 25.0 & -37.5 & 75.0 & 25.0 & -50.0 & 2 and 1 \\" in latex
-    text = run(capsys, "results", first, "--compare", second)[1]
+    text = run(capsys, "results", first, "--against", second)[1]
     assert "-37.5" in text
-    found = run_json(capsys, "results", first, "--compare", second)
+    found = run_json(capsys, "results", first, "--against", second)
     assert [row["row"] for row in found["rows"]] == ["copy, RNN", "copy, LSTM", "parity, RNN", "parity, LSTM"]
     row = found["rows"][2]
     assert row["first"] == {"accuracy.mean": 0.625, "accuracy.maximum": 0.75}
@@ -104,18 +104,18 @@ def test_two_runs_side_by_side(capsys, first, second):
 )
 def test_runs_of_different_tables(capsys, tmp_path, first, changes, message):
     other = write(tmp_path / "other", **changes)
-    status, out, err = run(capsys, "results", first, "--compare", other)
+    status, out, err = run(capsys, "results", first, "--against", other)
     assert (status, out, len(err.splitlines())) == (2, "", 1)
     assert message in err
 
 
 def test_a_run_to_compare_with_that_is_none(capsys, first, tmp_path):
-    status, _, err = run(capsys, "results", first, "--compare", tmp_path / "none")
+    status, _, err = run(capsys, "results", first, "--against", tmp_path / "none")
     assert status == 2
     assert "none has no results" in err
     with pytest.raises(SystemExit):
-        run(capsys, "results", first, "--compare", first, "--matrix")
-    assert "argument --matrix: not allowed with argument --compare" in capsys.readouterr().err
+        run(capsys, "results", first, "--against", first, "--matrix")
+    assert "argument --matrix: not allowed with argument --against" in capsys.readouterr().err
 
 
 MATRIX = """A table, in % (mean)
@@ -220,7 +220,7 @@ def test_json_is_one_object(capsys, first):
 def test_saved_results_print_the_same_table_and_merge_with_more(capsys, first, second, tmp_path):
     printed = run(capsys, "results", first, "--format", "markdown")[1]
     saved = tmp_path / "saved"
-    assert run(capsys, "results", first, "--save", saved, "--format", "markdown")[:2] == (0, printed)
+    assert run(capsys, "results", first, "--output", saved, "--format", "markdown")[:2] == (0, printed)
     assert run(capsys, "results", saved, "--format", "markdown")[:2] == (0, printed)
     assert sorted(path.name for path in saved.iterdir() if not path.name.startswith(".")) == [
         "results.jsonl",
@@ -233,15 +233,15 @@ def test_saved_results_print_the_same_table_and_merge_with_more(capsys, first, s
     results = ResultsDirectory(first)
     with results.open():
         results.add([record("copy, LSTM", 0, 0.875)])
-    assert run(capsys, "results", saved, first, "--save", saved)[0] == 0
+    assert run(capsys, "results", saved, first, "--output", saved)[0] == 0
     assert len(ResultsDirectory(saved).records) == len(results.records)
 
 
 def test_saved_results_are_not_lost(capsys, first, tmp_path):
     saved = tmp_path / "saved"
-    run(capsys, "results", first, "--save", saved)
+    run(capsys, "results", first, "--output", saved)
     other = write(tmp_path / "other", scores={"copy, RNN": []})
-    status, _, err = run(capsys, "results", other, "--save", saved)
+    status, _, err = run(capsys, "results", other, "--output", saved)
     assert status == 2
     assert "saved has seed 0 of 'copy, RNN', which the given directories lack" in err
     assert len(ResultsDirectory(saved).records) == len(ResultsDirectory(first).records)
@@ -254,7 +254,7 @@ def test_chosen_rows_alone(capsys, first, second):
         ["| parity", "LSTM"],
     ]
     assert "copy" not in printed
-    compared = run_json(capsys, "results", first, "--compare", second, "--rows", "^parity")
+    compared = run_json(capsys, "results", first, "--against", second, "--rows", "^parity")
     assert [row["row"] for row in compared["rows"]] == ["parity, RNN", "parity, LSTM"]
     assert (compared["only_first"], compared["only_second"]) == ([], [])
     matrix = run_json(capsys, "results", first, "--matrix", "--rows", "^parity")

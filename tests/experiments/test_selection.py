@@ -54,6 +54,19 @@ def test_scores_by_the_edits_of_strings_that_are_no_members():
     assert sum(value * number for value, number in by_edits.values()) / 50 == pytest.approx(found["accuracy"])
 
 
+def test_the_score_that_decided_is_named_whatever_its_place():
+    """And not in trials of earlier versions: there it is the first."""
+    (result,) = train([trial("flare/first", epochs=1)])
+    assert result["validation_score"] == "accuracy"
+    records = [record(0, 0.1, 0.9), record(1, 0.2, 0.4)]
+    assert measure(records, "accuracy.best") == 0.1
+    for each in records:
+        validation = each["scores"]["validation"]
+        each["scores"]["validation"] = {"nats": validation["accuracy"], "accuracy": validation["accuracy"]}
+        each["validation_score"] = "accuracy"
+    assert measure(records, "accuracy.best") == 0.1
+
+
 def test_strings_and_scores_that_there_are_not():
     with pytest.raises(InputError, match=r"training\.validate must be True, False or a split of .*; got 'valid'"):
         trial("flare/first", validate="valid")

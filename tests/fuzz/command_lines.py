@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 SENTENCE = "the dog that the cats fear chases a rabbit ."
-TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "csv.zst", "jsonl.bz2", "parquet.gz", "txt.xz")
+TABLES = ("csv", "tsv", "jsonl", "parquet", "parquet.gz", "txt.xz")
 CONVENTIONS = ("prpn", "compound-pcfg", "htut", "merrill", "corpus", "evalb")
 MODEL = ("model/config.json", "model/tokenizer.json", "model/tokenizer_config.json", "model/model.safetensors")
 CLASSIFIER = tuple(name.replace("model/", "classifier/", 1) for name in MODEL)
@@ -15,7 +15,7 @@ DEEP = ("deep/config.json", "deep/model.safetensors")
 FOREIGN = ("gpt2/config.json", "gpt2/tokenizer.json", "gpt2/model.safetensors")
 RUN = tuple(f"out/run/{name}" for name in ("training_config.yaml", "metrics.jsonl", "config.json", "README.md"))
 # Options whose file a command writes.
-OUTPUTS = ("--output", "--items", "--trees", "--figure")
+OUTPUTS = ("--output", "--items", "--figure")
 
 
 @dataclass(frozen=True)
@@ -51,24 +51,27 @@ def _parsing() -> Iterator[Command]:
     yield _of("parse {}/model SENTENCE --json --decoder gap --signal total_strength", *MODEL)
     yield _of("parse {}/deep SENTENCE --json --layer 0", *DEEP)
     yield _of("parse {}/model SENTENCE --ensemble {}/other {}/model", "other/config.json", "other/model.safetensors")
-    for ending in ("mrg", "jsonl", "tex", "svg", "pdf", "html"):
+    for ending in ("mrg", "jsonl", "pdf", "html"):
         yield _of(f"parse {{}}/model --data {{}}/text.txt --output {{}}/out/t.{ending} --json", "text.txt")
     yield _of("parse {}/model --data {}/text.txt.gz", "text.txt.gz")
     yield _of("parse {}/model --data - --column sentence --output {}/out/t.html", "table.csv", stdin="table.csv")
-    yield _of("parse {}/model - --output {}/out/t.svg", "text.txt", stdin="text.txt")
     yield _of("parse {}/model --data {}/tables/*.csv --json", "tables/a.csv", "tables/b.csv")
     for ending in TABLES:
         yield _of(f"parse {{}}/model --data {{}}/table.{ending} --output {{}}/out/t.jsonl --json", f"table.{ending}")
     for convention in CONVENTIONS:
-        f1 = f"parse-f1 --convention {convention} --treebank"
-        yield _of(f"{f1} {{}}/gold.mrg --predictions {{}}/trees.mrg --json", "gold.mrg", "trees.mrg")
-        yield _of(f"{f1} {{}}/gold.jsonl --predictions {{}}/distances.jsonl --json", "gold.jsonl", "distances.jsonl")
-    f1 = "parse-f1 --convention evalb --treebank {}/gold.mrg --predictions {}/trees.mrg"
-    yield _of(f"{f1} --parameters {{}}/collins.prm", "collins.prm")
-    yield _of(f"{f1} {{}}/distances.jsonl --compare --ensemble --prior right-branching", "gold.mrg", "trees.mrg")
-    yield _of(f"{f1} --keep-going --items {{}}/out/i.tsv --trees {{}}/out/t.svg --only 1-4,7", "gold.mrg", "trees.mrg")
-    yield _of("parse-f1 --convention htut --treebank chunks:{}/chunks.txt {}/model --json", "chunks.txt")
-    yield _of("parse-f1 --convention prpn --treebank {}/gold.mrg {}/model --baselines --json", "gold.mrg", *MODEL)
+        f1 = f"parse-f1 --convention {convention} --data"
+        yield _of(f"{f1} {{}}/gold.mrg {{}}/trees.mrg --json", "gold.mrg", "trees.mrg")
+        yield _of(f"{f1} {{}}/gold.jsonl {{}}/distances.jsonl --json", "gold.jsonl", "distances.jsonl")
+    f1 = "parse-f1 --convention evalb --data {}/gold.mrg {}/trees.mrg"
+    yield _of(f"{f1} --rule parameters={{}}/collins.prm", "collins.prm")
+    yield _of(
+        f"{f1} --against {{}}/trees.mrg --ensemble {{}}/distances.jsonl --prior right-branching",
+        "gold.mrg",
+        "trees.mrg",
+    )
+    yield _of(f"{f1} --keep-going --items {{}}/out/i.tsv --output {{}}/out/t.svg --only 1-4,7", "gold.mrg", "trees.mrg")
+    yield _of("parse-f1 --convention htut --data chunks:{}/chunks.txt {}/model --json", "chunks.txt")
+    yield _of("parse-f1 --convention prpn --data {}/gold.mrg {}/model --baselines --json", "gold.mrg", *MODEL)
 
 
 def _scoring() -> Iterator[Command]:
@@ -86,7 +89,6 @@ def _scoring() -> Iterator[Command]:
     agreement = "agreement {}/model --items {}/out/i.tsv --data"
     yield _of(f"{agreement} {{}}/linzen.tsv --format linzen --json", "linzen.tsv")
     yield _of(f"{agreement} {{}}/pair.gold --format linzen-gulordava", "pair.gold", "pair.text")
-    yield _of(f"{agreement} {{}}/nonce.gold --format gulordava --json", "nonce.gold", "nonce.text", "nonce.tab")
     yield _of(
         f"{agreement} {{}}/pair.gold --format linzen-gulordava --against {{}}/items.tsv", "items.tsv", "pair.gold"
     )
@@ -94,25 +96,21 @@ def _scoring() -> Iterator[Command]:
     yield _of(numpred, "numpred.test.1", *CLASSIFIER)
     pairs = "minimal-pairs {}/model --items {}/out/i.tsv --data"
     yield _of(f"{pairs} {{}}/pairs.jsonl --format pairs --json", "pairs.jsonl")
-    yield _of(f"{pairs} {{}}/prefixes.jsonl --format pairs --method prefix --by construction", "prefixes.jsonl")
-    yield _of(f"{pairs} {{}}/blimp.jsonl --format blimp --words split --oov wrong", "blimp.jsonl")
     yield _of(f"{pairs} {{}}/templates.pickle --format marvin-linzen --json", "templates.pickle")
     yield _of("minimal-pairs {}/gpt2 --data {}/pairs.jsonl --format pairs --json", "pairs.jsonl", *FOREIGN)
     yield _of("inspect {}/model SENTENCE --output {}/out/p.html --json", *MODEL)
-    yield _of("inspect {}/model --treebank {}/gold.mrg --sentence 2 --output {}/out/p.html", "gold.mrg")
+    yield _of("inspect {}/model --data {}/gold.mrg --sentence 2 --output {}/out/p.html", "gold.mrg")
     yield _of("strengths {}/model --data {}/gold.mrg --items {}/out/i.tsv --json", "gold.mrg", *MODEL)
     yield _of("strengths {}/model --data chunks:{}/chunks.txt", "chunks.txt")
 
 
 def _surprisal() -> Iterator[Command]:
     for ending in TABLES:
-        written = {"csv.zst": "tsv", "jsonl.bz2": "jsonl", "txt.xz": "csv", "parquet.gz": "parquet"}.get(ending, ending)
+        written = {"txt.xz": "csv", "parquet.gz": "parquet"}.get(ending, ending)
         line = f"surprisal {{}}/model --data {{}}/table.{ending} --json"
-        output = "" if written == "json" else f" --output {{}}/out/s.{written}"
-        yield _of(line + output, f"table.{ending}")
+        yield _of(f"{line} --output {{}}/out/s.{written}", f"table.{ending}")
     surprisal = "surprisal {}/model --data {}/table.csv"
     yield _of(f"{surprisal} --frequencies {{}}/words.csv --json", "words.csv", "table.csv")
-    yield _of(f"{surprisal} --frequencies {{}}/words.jsonl --end --output -", "words.jsonl")
     yield _of(f"{surprisal} --figure {{}}/out/f.svg --sentence 2 --base e", "table.csv", *MODEL)
     yield _of("surprisal {}/model {}/gpt2 --data {}/text.txt --punctuation split --json", "text.txt", *FOREIGN)
     yield _of("surprisal {}/deep --data {}/text.txt --word-strength max --output {}/out/s.csv", "text.txt", *DEEP)
@@ -125,23 +123,16 @@ def _training() -> Iterator[Command]:
     yield _of("{}/train.yaml --json data.source={}/table.csv data.column=sentence", "table.csv", program="train_lm")
     yield _of("{}/run.yaml --resume --json training.epochs=2", "run.yaml", *RUN, program="train_lm")
     yield _of("train lm {}/deep.yaml --json", "deep.yaml", "base.yaml")
-    yield _of("train lm {}/subwords.yaml --json", "subwords.yaml", "text.txt")
-    yield _of("train lm {}/subwords.yaml tokenizer.kind=unigram", "subwords.yaml", "text.txt")
-    yield _of(
-        "train lm {}/pretrained.yaml --json", "pretrained.yaml", "gpt2/tokenizer.json", "gpt2/tokenizer_config.json"
-    )
-    yield _of("train lm {}/pretrained.yaml tokenizer.pretrained={}/bare.json", "bare.json")
     yield _of("{}/number.yaml", "number.yaml", "numpred.test.1", program="train_classifier")
-    for ending in ("csv", "jsonl", "parquet"):
-        files = f"data.train={{}}/reviews.{ending} data.test={{}}/reviews.csv"
-        yield _of(f"train classifier {{}}/reviews.yaml {files} --json", f"reviews.{ending}", "reviews.yaml")
-    yield _of("train classifier {}/reviews.yaml data.validation={}/reviews.csv", "reviews.csv", "reviews.tsv")
+    files = "data.train={}/reviews.csv data.test={}/reviews.csv"
+    yield _of(f"train classifier {{}}/reviews.yaml {files} --json", "reviews.csv", "reviews.yaml")
+    yield _of("train classifier {}/reviews.yaml data.validation={}/reviews.csv", "reviews.csv")
 
 
 def _tasks() -> Iterator[Command]:
     yield _of("tasks check hao2018/xor {}/strings.csv --json", "strings.csv")
     yield _of("tasks show hao2018/xor -n 3 --seed 1 --shortest 4")
-    for name in ("labels.csv", "tags.tsv", "copies.jsonl", "language.csv"):
+    for name in ("labels.csv", "copies.jsonl"):
         yield _of(f"tasks check {{}}/own/{name} --json", f"own/{name}")
         yield _of(f"tasks show {{}}/own/{name} -n 2 --split test", f"own/{name}")
         train = f"train task suzgun2019/lstm {{}}/own/{name} training.epochs=1 --seeds 1 --json output_dir={{}}/out/new"
@@ -163,7 +154,7 @@ def _publishing() -> Iterator[Command]:
     yield _of("export {}/model {}/out/exported --json", *MODEL)
     yield _of("export {}/deep {}/out/exported --dtype bfloat16", *DEEP)
     yield _of("{}/suzgun.pth {}/out/model", "suzgun.pth", program="convert_suzgun2019")
-    analysis = "{}/model {}/other --treebank {}/gold.mrg --output {}/out/analysis"
+    analysis = "{}/model {}/other --data {}/gold.mrg --output {}/out/analysis"
     yield _of(analysis, "gold.mrg", *MODEL, program="analyse_parses")
     merrill = ("merrill.th", "vocabulary/tokens.txt", "vocabulary/labels.txt")
     yield _of("{}/merrill.th {}/vocabulary {}/out/model --fixed push", *merrill, program="convert_merrill2019")

@@ -369,14 +369,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the fuzzer; returns 1 if there was a fault."""
     parser = script_parser(__doc__, "faults.py")
     parser.add_argument("--cases", type=positive_int, default=10_000, metavar="N", help="default: 10000")
-    parser.add_argument("--first", type=int, default=0, metavar="N", help="the first case (default: 0)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
     parser.add_argument("--case", type=int, metavar="N", help="run this case alone, and keep and print all of it")
     parser.add_argument("--undamaged", action="store_true", help="run each command once, without damage")
     options = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
     alone = options.case is not None
-    numbers = [options.case] if alone else range(options.first, options.first + options.cases)
+    numbers = [options.case] if alone else range(options.cases)
     if options.undamaged:
         numbers = range(len(commands()))
     faults = run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import json
 import lzma
@@ -13,7 +12,6 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pandas
-import pyarrow
 import torch
 import yaml
 from fuzz.command_lines import SENTENCE, TABLES
@@ -79,27 +77,13 @@ def _write_tables(folder: Path, texts: list[str]) -> None:
         part.to_csv(folder / "tables" / f"{name}.csv", index=False)
     counts = pandas.Series(" ".join(texts).split(), name="word").value_counts().reset_index()
     counts.to_csv(folder / "words.csv", index=False)
-    counts.to_json(folder / "words.jsonl", orient="records", lines=True)
     labelled = pandas.DataFrame(
         {"text": texts * 2, "label": [("good", "bad", "so-so")[i % 3] for i in range(2 * len(texts))]}
     )
-    for ending in ("csv", "tsv"):
-        labelled.to_csv(folder / f"reviews.{ending}", index=False, sep="\t" if ending == "tsv" else ",")
-    labelled.to_json(folder / "reviews.jsonl", orient="records", lines=True)
-    labelled.to_parquet(folder / "reviews.parquet")
+    labelled.to_csv(folder / "reviews.csv", index=False)
 
 
-def _pack_zstd(raw: bytes) -> bytes:
-    return bytes(pyarrow.compress(raw, codec="zstd", asbytes=True))
-
-
-_PACK: dict[str, Callable[[bytes], bytes]] = {
-    "": bytes,
-    "gz": gzip.compress,
-    "bz2": bz2.compress,
-    "xz": lzma.compress,
-    "zst": _pack_zstd,
-}
+_PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, "gz": gzip.compress, "xz": lzma.compress}
 
 
 def _write_own_tasks(folder: Path) -> None:
@@ -113,10 +97,8 @@ def _write_own_tasks(folder: Path) -> None:
     classes = pandas.DataFrame({"string": joined, "label": labels}).replace({True: "same", False: "other"})
     classes.to_csv(own / "labels.csv", index=False)
     classes[:5].to_csv(own / "more.csv", index=False)
-    pandas.DataFrame({"input": joined, "output": joined}).to_csv(own / "tags.tsv", index=False, sep="\t")
     pairs = [{"input": string, "output": [*string, *string]} for string in strings]
     (own / "copies.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-    pandas.DataFrame({"text": joined}).to_csv(own / "language.csv", index=False)
     classes.to_csv(own / "splits" / "train.csv", index=False)
     classes[:8].to_csv(own / "splits" / "test.csv", index=False)
 
@@ -149,7 +131,6 @@ def _write_models(folder: Path) -> None:
     sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64, "bos_token_id": None, "eos_token_id": None}
     GPT2LMHeadModel(GPT2Config(vocab_size=len(foreign), **sizes)).save_pretrained(folder / "gpt2")
     foreign.save_pretrained(folder / "gpt2")
-    bytes_.save(str(folder / "bare.json"))
 
 
 def _config(tokenizer: PreTrainedTokenizerFast, fields: dict) -> StackRNNConfig:
@@ -198,26 +179,10 @@ def _write_choices(folder: Path) -> None:
         "item\tprefix\tcorrect\twrong\tlogprob_correct\tlogprob_wrong\toutcome\n"
         "1\tthe dogs near the cat\tare\tis\t-1.5\t-2.5\tcorrect\n2\tthe cat\tis\tare\t-2\t-1\twrong\n"
     )
-    row = "{}\tx\t{}\t{}\tVERB\tNumber={}\t{}\t{}\ty\tz\tu\tthe dogs"
-    (folder / "nonce.text").write_text("the dogs near the cat are old . <eos>\nthe cat is old . <eos>\n")
-    (folder / "nonce.gold").write_text(
-        row.format("p", 0, 5, "Plur", "are", "is") + "\n" + row.format("q", 1, 2, "Sing", "is", "are") + "\n"
-    )
-    (folder / "nonce.tab").write_text("form\tn_attr\tlen_context\nare\t1\t3\nis\t1\t3\nis\t0\t1\nare\t0\t1\n")
     (folder / "numpred.test.1").write_text("VBP\tthe dogs near the cat\nVBZ\tthe cat\n" * 10)
     good, bad = "the dog chases a cat .", "the dog chase a cat ."
     pairs = [{"good": good, "bad": bad, "construction": "simple", "distance": 1}, {"good": "is", "bad": "are"}]
-    prefixes = [{"prefix": "the dogs", "good": "chase", "bad": "chases", "construction": "plain"}]
-    for name, records in (("pairs", pairs), ("prefixes", prefixes)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    blimp = {
-        "sentence_good": good,
-        "sentence_bad": bad,
-        "UID": "agr",
-        "linguistics_term": "agreement",
-        "field": "syntax",
-    }
-    (folder / "blimp.jsonl").write_text((json.dumps(blimp) + "\n") * 2)
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(record) + "\n" for record in pairs))
     (folder / "templates.pickle").write_bytes(
         pickle.dumps({"sing": [(good, bad)], "npi": [(good, bad, "a cat see the dog .")]}, protocol=2)
     )
@@ -245,9 +210,7 @@ def _write_configurations(folder: Path) -> None:
     run = train | {"output_dir": str(folder / "out" / "run")}
     alone = {key: value for key, value in train.items() if key != "extends"}
     deep = alone | {"model": {"model_type": "deep_stack_rnn"} | DEEP}
-    subwords = alone | {"model": base["model"], "tokenizer": {"kind": "bpe", "vocab_size": 280}}
-    pretrained = subwords | {"tokenizer": {"pretrained": str(folder / "gpt2")}}
-    reviews = number | {"data": {"train": str(folder / "reviews.tsv"), "held_out": 0.2, "label_column": "label"}}
+    reviews = number | {"data": {"train": str(folder / "reviews.csv"), "held_out": 0.2, "label_column": "label"}}
     row = {"cells": ["linear"], "preset": "hao2018/linear_stack_xor", "task": "hao2018/xor", "paper": [50]}
     table = {
         "title": "A table",
@@ -260,7 +223,7 @@ def _write_configurations(folder: Path) -> None:
         "options": {"splits": {"train": {"number": 20}, "test": {"number": 5}}},
     }
     named = {"base": base, "train": train, "run": run, "number": number, "table": table, "reviews": reviews}
-    named |= {"deep": deep, "subwords": subwords, "pretrained": pretrained}
+    named["deep"] = deep
     for name, values in named.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
 

@@ -86,7 +86,7 @@ def test_results_of_commands(capsys, model, treebank):
     commands = {
         "perplexity": ("--data", "generated:50:3"),
         "agreement": ("--data", "1:9", "--format", "generated"),
-        "parse-f1": ("--treebank", treebank, "--convention", "prpn"),
+        "parse-f1": ("--data", treebank, "--convention", "prpn"),
     }
     paths = []
     for name, arguments in commands.items():
@@ -148,12 +148,12 @@ def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
     raw = model / "raw.txt"
     raw.write_text("the dog runs . the cats run .\n")
     commands = [
-        *(("parse-f1", "--treebank", treebank, "--convention", "prpn", *more) for more in (
+        *(("parse-f1", "--data", treebank, "--convention", "prpn", *more) for more in (
             (),
-            ("--punctuation", "before"),
-            ("--average", "corpus", "--max-length", "10"),
+            ("--rule", "punctuation=before"),
+            ("--rule", "average=corpus", "--max-words", "10"),
             ("--layer", "0", "--word-strength", "max"),
-            ("--dropout-samples", "2", "--dropout", "0.1"),
+            ("--dropout-samples", "2:0.1"),
         )),
         *(("perplexity", "--data", "generated:50:3", *more) for more in ((), ("--held-out", "9"), ("--limit", "5"))),
         *(("perplexity", "--data", raw, "--segmentation", form) for form in ("lines", "raw")),

@@ -119,6 +119,7 @@ def test_json_has_the_intervals(capsys, models):
     ("options", "message"),
     [
         (["--matrix"], "--matrix is about trials of `stack-lm train task`"),
+        (["--output", "x"], "--output is about trials"),
         (
             ["--rows", "perplexiti"],
             "finds no score; the scores are Parsing: treebank, F1, prpn; Prediction: text",

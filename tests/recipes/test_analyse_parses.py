@@ -42,7 +42,7 @@ def test_tables_and_figure(recipe, run, treebank, tmp_path, capsys):
     checkpoints = sorted(run.glob("checkpoints/*"), key=lambda path: int(path.name.split("-")[1]))
     models = [str(path) for path in (*checkpoints, run)]
     out = tmp_path / "out"
-    assert recipe.main([*models, "--treebank", str(treebank), "--output", str(out)]) == 0
+    assert recipe.main([*models, "--data", str(treebank), "--output", str(out)]) == 0
     assert capsys.readouterr().out == f"written: {out}\n"
     assert {"f1.tsv", "models.tsv", "attachments.tsv", "f1.png"} == {path.name for path in out.iterdir()}
     rows, found_models, attachments = (
@@ -54,7 +54,7 @@ def test_tables_and_figure(recipe, run, treebank, tmp_path, capsys):
     assert len(whole) == 3 * 6 * 2
     # As parse-f1 has them.
     for convention, decoder in (("prpn", "gap"), ("merrill", "algorithm1"), ("evalb", "algorithm1")):
-        command = ("parse-f1", run, "--treebank", treebank, "--convention", convention, "--decoder", decoder)
+        command = ("parse-f1", run, "--data", treebank, "--convention", convention, "--decoder", decoder)
         (system,) = run_json(capsys, *command)["systems"]
         assert whole[str(run), convention, decoder] == pytest.approx(system["f1"])
         own = [r for r in rows if (r["model"], r["convention"], r["decoder"]) == (str(run), convention, decoder)]
@@ -76,7 +76,7 @@ def test_tables_and_figure(recipe, run, treebank, tmp_path, capsys):
 
 def test_bad_input(recipe, run, tmp_path, capsys):
     (tmp_path / "bare.jsonl").write_text('{"sentence1_binary_parse": "( ( the dog ) barks )"}\n')
-    command = [str(run), "--output", str(tmp_path / "out"), "--treebank"]
+    command = [str(run), "--output", str(tmp_path / "out"), "--data"]
     assert recipe.main([*command, str(tmp_path / "bare.jsonl")]) == 2
     assert "the tree has no part-of-speech tags" in capsys.readouterr().err
     assert recipe.main([*command, str(tmp_path / "none.mrg")]) == 2

@@ -188,7 +188,7 @@ def test_readings_with_dropout_vote(parser, models, capsys):
         np.testing.assert_array_equal(parse.strengths["push_strength"], reading.strengths["push_strength"])
     assert [sampling(text).tree for text in TEXTS] == [parse.tree for parse in parses]  # whatever shares its batch
     assert [parse.tree for parse in parser(TEXTS)] == [parse.tree for parse in plain]  # the model is as before
-    options = ["--dropout-samples", "3", "--dropout", "0.3"]
+    options = ["--dropout-samples", "3:0.3"]
     printed = run_json(capsys, "parse", models / "one", *TEXTS, *options)
     assert [parse["tree"] for parse in printed["parses"]] == [str(parse) for parse in parses]
 

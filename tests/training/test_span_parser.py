@@ -164,7 +164,7 @@ def test_a_parser_learns_trees(parser, capsys, tmp_path):
     sentences = [s for s in generate_corpus(200, seed=5) if len(s.words) > 4]
     new = write(tmp_path / "new.mrg", [ConstituencyTree.from_nltk(s.tree) for s in sentences])
     capsys.readouterr()
-    arguments = ["--treebank", str(new), "--convention", "prpn", "--baselines", "--json"]
+    arguments = ["--data", str(new), "--convention", "prpn", "--baselines", "--json"]
     assert stack_lm(["parse-f1", str(parser), *arguments]) == 0
     scores = json.loads(capsys.readouterr().out)
     assert scores["f1"] > 70 > 55 > scores["baselines"]["balanced"]["f1"]
