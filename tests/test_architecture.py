@@ -210,6 +210,7 @@ def test_the_list_of_tasks_is_light():
 def test_public_names():
     import stack_lm
 
+    assert {"Parser", "surprisal", "ModelScorer", "__version__"} <= set(dir(stack_lm))
     for name in stack_lm.__all__:
         assert getattr(stack_lm, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'nonesuch'"):
