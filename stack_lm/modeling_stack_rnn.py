@@ -257,8 +257,8 @@ class StackRNNModel(StackRNNPreTrainedModel):
             None if config.output_size is None else nn.Linear(config.hidden_size, config.output_size, bias=config.bias)
         )
         self.reading_exit = (
-            nn.Linear(self.cell.memory.exit_size, config.hidden_size, bias=False)
-            if config.reading_exit == "output" and self.cell.memory.exit_size
+            nn.Linear(self.cell.memory.output_size, config.hidden_size, bias=False)
+            if config.reading_exit == "output" and self.cell.memory.output_size
             else None
         )
         self.gradient_checkpointing = False
@@ -338,7 +338,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
     def embed(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
         embedded = super().embed(input_ids, inputs_embeds)
         is_one_hot = input_ids is not None and self.config.input_encoding == "one_hot"
-        return embedded.to(self.cell.like.dtype) if is_one_hot else embedded
+        return embedded.to(self.cell.reference_tensor.dtype) if is_one_hot else embedded
 
     def transform(self, outputs: Tensor, readings: Tensor | None = None) -> Tensor:
         """Return the input of the heads [..., H], through the output layer if there is one.
@@ -349,7 +349,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
         """
         if self.reading_exit is not None:
             assert readings is not None  # it requests them from the scan
-            outputs = outputs + self.reading_exit(self.cell.exits(outputs, readings))
+            outputs = outputs + self.reading_exit(self.cell.output_features(outputs, readings))
         return outputs if self.output_layer is None else torch.tanh(self.output_layer(outputs))
 
 

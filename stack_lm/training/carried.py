@@ -41,7 +41,9 @@ class CarriedState:
         if any(fresh):
             for number, state in cache.states.items():
                 layer = self._layers[int(number)]
-                cache.update_state(number, layer.reset(state, torch.tensor(fresh, device=layer.like.device)), 0)
+                cache.update_state(
+                    number, layer.reset(state, torch.tensor(fresh, device=layer.reference_tensor.device)), 0
+                )
         return cache
 
     def save(self, directory: Path, process: int) -> None:

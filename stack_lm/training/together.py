@@ -60,7 +60,7 @@ class Together:
             if type(model) is not type(first) or model.config.to_diff_dict() != first.config.to_diff_dict():
                 raise InputError("models that are trained together must be of one class and configuration")
         for layer in recurrent_layers(first):
-            chosen = layer.choose_backend(layer.like, several_models=True)
+            chosen = layer.choose_backend(layer.reference_tensor, several_models=True)
             if chosen.name != "numba":
                 raise InputError(f"models are trained together in the compiled scan only; {chosen.reason}")
         self.models = list(models)

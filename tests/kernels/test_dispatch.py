@@ -38,7 +38,7 @@ class OwnStack(NeuralStack):
 
 
 def chosen(cell, device, dtype, **request):
-    return cell.choose_backend(cell.like, device=device, dtype=dtype, **request)
+    return cell.choose_backend(cell.reference_tensor, device=device, dtype=dtype, **request)
 
 
 class OwnController(LSTMController):
