@@ -160,14 +160,8 @@ def plan_cell(
         InputError: for settings that are not allowed, or are incompatible.
     """
     try:
-        cell = layer_settings(
-            layer.memory,
-            settings,
-            controller=layer.controller,
-            input_size=input_size,
-            hidden_size=layer.hidden_size,
-            bias=bias,
-        )
+        sizes = {"embedding_size": input_size, "hidden_size": layer.hidden_size}
+        cell = layer_settings(layer.memory, settings, controller=layer.controller, bias=bias, **sizes)
         return cell, make_memory(cell).reading_size
     except ValueError as error:
         raise InputError(f"{where}: {error}") from error

@@ -116,10 +116,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
             tokens: Any = self.embed_tokens
             inputs_embeds = tokens(input_ids)
         if inputs_embeds.shape[1] == 0:
-            raise ValueError(
-                f"the input has no tokens: its shape is {tuple(inputs_embeds.shape[:2])} (generate leaves out those "
-                "that past_key_values has seen)"
-            )
+            raise ValueError("the input has no tokens (generate leaves out those that past_key_values has seen)")
         return inputs_embeds
 
     @staticmethod
@@ -433,10 +430,10 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
         loss = logits = None
         if needed or not (self.training if skip_logits is None else skip_logits):
             if loss_dtype is not None or softmax_samples is not None:
-                asked: Any = ("loss_dtype", str(loss_dtype))
-                asked = asked if softmax_samples is None else ("softmax_samples", softmax_samples)
+                options = {"loss_dtype": str(loss_dtype), "softmax_samples": softmax_samples}
+                name = "loss_dtype" if softmax_samples is None else "softmax_samples"
                 reason = needed or "logits are computed; skip_logits=True skips them"
-                raise ValueError(f"{asked[0]}={asked[1]!r} cannot be used: {reason}")
+                raise ValueError(f"{name}={options[name]!r} cannot be used: {reason}")
             steps = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
             logits = self.lm_head(self.dropout(hidden[:, steps]))
             if has_labels:

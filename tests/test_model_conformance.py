@@ -16,6 +16,11 @@ from stack_lm.testing import MODEL_CHECKS
 
 STACK_RNNS = thinned([{"controller": controller} for controller in CONTROLLERS], MEMORIES)
 STACK_RNNS += thinned([{"reading_entry": "hidden_state", "controller": "rnn"}], MEMORIES[1:])
+STACK_RNNS += [
+    {"memory": "nondeterministic", "memory_size": 2, "bottom_vector": "learned"},
+    {"input_encoding": "one_hot", "embedding_size": None},
+    {"reading_exit": "output", "output_size": 4},
+]
 TRANSFORMERS = [
     {"layers": ["attention", "attention"], "position_encoding": "rotary"},
     {"layers": ["stack", "attention"], "position_encoding": "learned"},

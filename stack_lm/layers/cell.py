@@ -6,7 +6,7 @@ step t enters the controller at step t + 1, so the cell, not the memory alone, i
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +25,20 @@ _DESCRIBED = (
     *("controller", "embedding_size", "hidden_size", "num_layers", "hidden_dropout", "bias", "learn_initial_state"),
     *("reading_entry", "input_skip_connections", "first_layer"),
 )
+
+
+class ScanOutputs(TypedDict, total=False):
+    """What a scan collects besides its outputs.
+
+    Attributes:
+        output_actions: the actions.
+        output_layers: the outputs of every controller layer.
+        output_readings: the readings.
+    """
+
+    output_actions: bool
+    output_layers: bool
+    output_readings: bool
 
 
 @register_layer
@@ -139,10 +153,7 @@ class StackRNNCell(ControlledMemory):
         inputs: Tensor,
         state: CellState | None = None,
         mask: Tensor | None = None,
-        *,
-        output_actions: bool = False,
-        output_layers: bool = False,
-        output_readings: bool = False,
+        **outputs: Unpack[ScanOutputs],
     ) -> Scan:
         """Run a sequence.
 
@@ -150,26 +161,20 @@ class StackRNNCell(ControlledMemory):
             inputs: x_1 .. x_T, [B, T, E]; or integers [B, T], the numbers of one-hot vectors of size E.
             state: the initial state; None is an empty one.
             mask: [B, T] bool, False at padding. A padded step leaves the whole state unchanged; its output is zeros.
-            output_actions: collect the actions.
-            output_layers: collect the outputs of every controller layer.
-            output_readings: collect the readings.
+            **outputs: see `ScanOutputs`.
 
         Raises:
             ValueError: if `scan_backend` names a backend that cannot run this, and as `step`.
         """
         # A call of the module, so that hooks on it run; with backward hooks, torch makes a plain tuple of a scan.
-        scan = self(
-            inputs,
-            state,
-            mask,
-            output_actions=output_actions,
-            output_layers=output_layers,
-            output_readings=output_readings,
-        )
-        return Scan(*scan)
+        return Scan(*self(inputs, state, mask, **outputs))
 
     def forward(
-        self, inputs: Tensor, state: CellState | None = None, mask: Tensor | None = None, **wanted: bool
+        self,
+        inputs: Tensor,
+        state: CellState | None = None,
+        mask: Tensor | None = None,
+        **outputs: Unpack[ScanOutputs],
     ) -> Scan:
         """See `scan`."""
         batch_size, length = inputs.shape[:2]
@@ -177,7 +182,7 @@ class StackRNNCell(ControlledMemory):
         reference = inputs if inputs.is_floating_point() else self.reference_tensor
         # Drawn ahead and given to every backend, so that the result of a seed does not depend on the backend.
         given = Inputs(inputs, mask, self.controls.draw_noise((batch_size, length), reference), None, length)
-        return self.run(given, state, **wanted)
+        return self.run(given, state, **outputs)
 
     def obstacle_to_operator(self) -> str | None:
         return operator_obstacle(self)
