@@ -13,61 +13,122 @@ from typing import TYPE_CHECKING, Any
 
 from .import_hooks import after_import
 
-if TYPE_CHECKING:
-    from .cache import MemoryCache, MemoryGenerationMixin
-    from .configuration_buffered import BufferedStackRNNConfig
-    from .configuration_deep import DeepStackRNNConfig
-    from .configuration_span_parser import SpanParserConfig
-    from .configuration_stack_rnn import StackRNNConfig
-    from .configuration_transformer import StackTransformerConfig
-    from .layers import memories
-    from .layers.cell import StackRNNCell
-    from .layers.controlled import explain_backend, set_scan_backend
-    from .layers.interventions import Intervention, intervene
-    from .layers.memory_layer import MemoryLayer
-    from .layers.stack_attention import StackAttention
-    from .layers.stack_rnn import StackRNN
-    from .model_kinds import ModelClass, ModelKind, register_model
-    from .modeling_base import MemoryPreTrainedModel
-    from .modeling_buffered import BufferedStackRNNForTransduction
-    from .modeling_deep import DeepStackRNNForCausalLM, DeepStackRNNModel
-    from .modeling_heads import (
-        StackRNNForKHotPrediction,
-        StackRNNForSequenceClassification,
-        StackRNNForTokenClassification,
-    )
-    from .modeling_span_parser import SpanParserModel
-    from .modeling_stack_rnn import StackRNNForCausalLM, StackRNNModel
+if TYPE_CHECKING:  # aliases, by which type checkers know public names
+    from .cache import MemoryCache as MemoryCache
+    from .cache import MemoryGenerationMixin as MemoryGenerationMixin
+    from .configuration_buffered import BufferedStackRNNConfig as BufferedStackRNNConfig
+    from .configuration_deep import DeepStackRNNConfig as DeepStackRNNConfig
+    from .configuration_span_parser import SpanParserConfig as SpanParserConfig
+    from .configuration_stack_rnn import StackRNNConfig as StackRNNConfig
+    from .configuration_transformer import StackTransformerConfig as StackTransformerConfig
+    from .layers import memories as memories
+    from .layers.cell import StackRNNCell as StackRNNCell
+    from .layers.controlled import explain_backend as explain_backend
+    from .layers.controlled import set_scan_backend as set_scan_backend
+    from .layers.interventions import Intervention as Intervention
+    from .layers.interventions import intervene as intervene
+    from .layers.memory_layer import MemoryLayer as MemoryLayer
+    from .layers.stack_attention import StackAttention as StackAttention
+    from .layers.stack_rnn import StackRNN as StackRNN
+    from .model_kinds import ModelClass as ModelClass
+    from .model_kinds import ModelKind as ModelKind
+    from .model_kinds import register_model as register_model
+    from .modeling_base import MemoryPreTrainedModel as MemoryPreTrainedModel
+    from .modeling_buffered import BufferedStackRNNForTransduction as BufferedStackRNNForTransduction
+    from .modeling_deep import DeepStackRNNForCausalLM as DeepStackRNNForCausalLM
+    from .modeling_deep import DeepStackRNNModel as DeepStackRNNModel
+    from .modeling_heads import StackRNNForKHotPrediction as StackRNNForKHotPrediction
+    from .modeling_heads import StackRNNForSequenceClassification as StackRNNForSequenceClassification
+    from .modeling_heads import StackRNNForTokenClassification as StackRNNForTokenClassification
+    from .modeling_span_parser import SpanParserModel as SpanParserModel
+    from .modeling_stack_rnn import StackRNNForCausalLM as StackRNNForCausalLM
+    from .modeling_stack_rnn import StackRNNModel as StackRNNModel
+    from .modeling_transformer import StackTransformerForCausalLM as StackTransformerForCausalLM
     from .modeling_transformer import (
-        StackTransformerForCausalLM,
-        StackTransformerForSequenceClassification,
-        StackTransformerForTokenClassification,
-        StackTransformerModel,
+        StackTransformerForSequenceClassification as StackTransformerForSequenceClassification,
     )
-    from .scoring.parser import Parse, Parser
-    from .scoring.sentences import ModelScorer
-    from .scoring.surprisal import surprisal
-    from .tokenization import train_subword_tokenizer, train_word_tokenizer
-    from .trace import SentenceModel, Trace
-    from .training.temperature import TemperatureSchedule
+    from .modeling_transformer import StackTransformerForTokenClassification as StackTransformerForTokenClassification
+    from .modeling_transformer import StackTransformerModel as StackTransformerModel
+    from .scoring.parser import Parse as Parse
+    from .scoring.parser import Parser as Parser
+    from .scoring.sentences import ModelScorer as ModelScorer
+    from .scoring.surprisal import surprisal as surprisal
+    from .tokenization import train_subword_tokenizer as train_subword_tokenizer
+    from .tokenization import train_word_tokenizer as train_word_tokenizer
+    from .trace import SentenceModel as SentenceModel
+    from .trace import Trace as Trace
+    from .training.temperature import TemperatureSchedule as TemperatureSchedule
 
 __version__ = "1.0.0rc1"
 """The version of the package."""
+
+__all__ = ["__version__"]
+# The module of each public name, which loads when the name is first used.
+_HOMES = {
+    "BufferedStackRNNConfig": "configuration_buffered",
+    "BufferedStackRNNForTransduction": "modeling_buffered",
+    "DeepStackRNNConfig": "configuration_deep",
+    "DeepStackRNNForCausalLM": "modeling_deep",
+    "DeepStackRNNModel": "modeling_deep",
+    "Intervention": "layers.interventions",
+    "MemoryCache": "cache",
+    "MemoryGenerationMixin": "cache",
+    "MemoryLayer": "layers.memory_layer",
+    "MemoryPreTrainedModel": "modeling_base",
+    "ModelClass": "model_kinds",
+    "ModelKind": "model_kinds",
+    "ModelScorer": "scoring.sentences",
+    "Parse": "scoring.parser",
+    "Parser": "scoring.parser",
+    "SentenceModel": "trace",
+    "SpanParserConfig": "configuration_span_parser",
+    "SpanParserModel": "modeling_span_parser",
+    "StackAttention": "layers.stack_attention",
+    "StackRNN": "layers.stack_rnn",
+    "StackRNNCell": "layers.cell",
+    "StackRNNConfig": "configuration_stack_rnn",
+    "StackRNNForCausalLM": "modeling_stack_rnn",
+    "StackRNNForKHotPrediction": "modeling_heads",
+    "StackRNNForSequenceClassification": "modeling_heads",
+    "StackRNNForTokenClassification": "modeling_heads",
+    "StackRNNModel": "modeling_stack_rnn",
+    "StackTransformerConfig": "configuration_transformer",
+    "StackTransformerForCausalLM": "modeling_transformer",
+    "StackTransformerForSequenceClassification": "modeling_transformer",
+    "StackTransformerForTokenClassification": "modeling_transformer",
+    "StackTransformerModel": "modeling_transformer",
+    "TemperatureSchedule": "training.temperature",
+    "Trace": "trace",
+    "explain_backend": "layers.controlled",
+    "intervene": "layers.interventions",
+    "memories": "layers",
+    "register_model": "model_kinds",
+    "set_scan_backend": "layers.controlled",
+    "surprisal": "scoring.surprisal",
+    "train_subword_tokenizer": "tokenization",
+    "train_word_tokenizer": "tokenization",
+}
+__all__.extend(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def register_configurations() -> None:
     """Register the configurations with transformers, so that `from_pretrained` of its Auto classes finds them."""
     from transformers import AutoConfig
 
-    from .configuration_buffered import BufferedStackRNNConfig
-    from .configuration_deep import DeepStackRNNConfig
-    from .configuration_span_parser import SpanParserConfig
-    from .configuration_stack_rnn import StackRNNConfig
-    from .configuration_transformer import StackTransformerConfig
-
-    recurrent = (StackRNNConfig, BufferedStackRNNConfig, DeepStackRNNConfig)
-    for config in (*recurrent, StackTransformerConfig, SpanParserConfig):
-        AutoConfig.register(config.model_type, config, exist_ok=True)
+    for name in _HOMES:
+        if name.endswith("Config"):
+            config = __getattr__(name)
+            AutoConfig.register(config.model_type, config, exist_ok=True)
 
 
 def register_models() -> None:
@@ -93,101 +154,3 @@ after_import(f"{__name__}.configuration_stack_rnn", _hand_over_models)
 after_import(f"{__name__}.modeling_base", _hand_over_hub)
 after_import(f"{__name__}.model_kinds", register_models)
 after_import("transformers.models.auto.configuration_auto", register_configurations)
-
-_HOMES = {
-    "MemoryCache": "cache",
-    "MemoryGenerationMixin": "cache",
-    "MemoryPreTrainedModel": "modeling_base",
-    "ModelClass": "model_kinds",
-    "ModelKind": "model_kinds",
-    "memories": "layers",
-    "register_model": "model_kinds",
-    "BufferedStackRNNConfig": "configuration_buffered",
-    "DeepStackRNNConfig": "configuration_deep",
-    "SpanParserConfig": "configuration_span_parser",
-    "SpanParserModel": "modeling_span_parser",
-    "StackRNNConfig": "configuration_stack_rnn",
-    "StackTransformerConfig": "configuration_transformer",
-    "MemoryLayer": "layers.memory_layer",
-    "BufferedStackRNNForTransduction": "modeling_buffered",
-    "DeepStackRNNForCausalLM": "modeling_deep",
-    "DeepStackRNNModel": "modeling_deep",
-    "StackAttention": "layers.stack_attention",
-    "StackRNN": "layers.stack_rnn",
-    "StackRNNCell": "layers.cell",
-    "StackRNNForCausalLM": "modeling_stack_rnn",
-    "StackRNNForKHotPrediction": "modeling_heads",
-    "StackRNNForSequenceClassification": "modeling_heads",
-    "StackRNNForTokenClassification": "modeling_heads",
-    "StackRNNModel": "modeling_stack_rnn",
-    "StackTransformerForCausalLM": "modeling_transformer",
-    "StackTransformerForSequenceClassification": "modeling_transformer",
-    "StackTransformerForTokenClassification": "modeling_transformer",
-    "StackTransformerModel": "modeling_transformer",
-    "ModelScorer": "scoring.sentences",
-    "Parse": "scoring.parser",
-    "Parser": "scoring.parser",
-    "SentenceModel": "trace",
-    "TemperatureSchedule": "training.temperature",
-    "Trace": "trace",
-    "Intervention": "layers.interventions",
-    "explain_backend": "layers.controlled",
-    "intervene": "layers.interventions",
-    "set_scan_backend": "layers.controlled",
-    "surprisal": "scoring.surprisal",
-    "train_subword_tokenizer": "tokenization",
-    "train_word_tokenizer": "tokenization",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-__all__ = [
-    "BufferedStackRNNConfig",
-    "BufferedStackRNNForTransduction",
-    "DeepStackRNNConfig",
-    "DeepStackRNNForCausalLM",
-    "DeepStackRNNModel",
-    "Intervention",
-    "MemoryCache",
-    "MemoryGenerationMixin",
-    "MemoryLayer",
-    "MemoryPreTrainedModel",
-    "ModelClass",
-    "ModelKind",
-    "ModelScorer",
-    "Parse",
-    "Parser",
-    "SentenceModel",
-    "SpanParserConfig",
-    "SpanParserModel",
-    "StackAttention",
-    "StackRNN",
-    "StackRNNCell",
-    "StackRNNConfig",
-    "StackRNNForCausalLM",
-    "StackRNNForKHotPrediction",
-    "StackRNNForSequenceClassification",
-    "StackRNNForTokenClassification",
-    "StackRNNModel",
-    "StackTransformerConfig",
-    "StackTransformerForCausalLM",
-    "StackTransformerForSequenceClassification",
-    "StackTransformerForTokenClassification",
-    "StackTransformerModel",
-    "TemperatureSchedule",
-    "Trace",
-    "__version__",
-    "explain_backend",
-    "intervene",
-    "memories",
-    "register_model",
-    "set_scan_backend",
-    "surprisal",
-    "train_subword_tokenizer",
-    "train_word_tokenizer",
-]

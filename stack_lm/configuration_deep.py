@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple
 
-from .checks import Check, CountOrZero, ListOf, Probability
-from .configuration_layers import AuxiliaryLoss, RecurrentLayer, auxiliary_losses, plan_cell, split_layer
-from .configuration_stack_rnn import ModelConfig, Tokens
+from .checks import Check, ListOf, Probability
+from .configuration_layers import AuxiliaryLoss, LayeredConfig, RecurrentLayer, plan_cell, split_layer
+from .configuration_stack_rnn import UNDECIDED
 from .errors import InputError
 from .memory import memory_class
 from .memory.fields import Size
@@ -48,12 +48,10 @@ class LayerConfig(RecurrentLayer):
     Attributes:
         bias: whether controller and controls have biases.
         inputs: sources that the layer reads, side by side; see `DeepStackRNNConfig`.
-        detach: pass no gradient to the layers that it reads; the embedding still gets one.
     """
 
     bias: bool = True
     inputs: Annotated[list[Any], ListOf(SourceName())] = field(default_factory=lambda: [BELOW])
-    detach: bool = False
 
 
 class PlannedLayer(NamedTuple):
@@ -87,36 +85,25 @@ _LAYERS: tuple[dict[str, Any], ...] = (
     {"memory": "none", "hidden_size": 400, "inputs": [0, EMBEDDING], "detach": True},
 )
 _LOSSES: tuple[dict[str, Any], ...] = ({"layer": 0},)
-_UNDECIDED: Any = None
 
 
-class DeepStackRNNConfig(ModelConfig):
+class DeepStackRNNConfig(LayeredConfig):
     """Configuration of recurrent layers that read each other, each with a memory or none.
 
     By default a stack RNN of 100 units lies under an LSTM of 400 units, which reads its output and the embedding. The
     stack learns from its own loss, because the LSTM passes no gradient to it.
 
     Args:
-        vocab_size: number of token ids.
         embedding_size: size of a token embedding.
         layers: a mapping for each layer, of the fields of `LayerConfig` and the settings of its memory (see
             `StackRNNConfig`). `inputs` is a list of sources: "embedding"; "below", the output of the layer before, of
             the first layer the embedding (the default); the number of a layer before, from 0; or the reading of its
             memory after the same token, such as "0.reading".
-        auxiliary_losses: a mapping for each, of the fields of `AuxiliaryLoss`. The training loss is that of the model's
-            head plus the weighted sum of these losses; in evaluation it is that of the head alone. `weight` may be
-            {start: 1.0, end: 0.0, steps: N}, a linear schedule over the first N updates.
         output_size: size of a layer `tanh(W_o o_t + b_o)` between the last layer's output and the head; None omits it.
         bias: whether heads have biases.
         initialization: initial weights: "torch" or "xavier"; see `StackRNNConfig`.
         embedding_dropout: dropout on token embeddings.
         hidden_dropout: dropout on the inputs that a layer reads from other layers.
-        output_dropout: dropout on the inputs of heads.
-        tie_word_embeddings: share input and output embeddings; they must be of one size.
-        use_cache: return the recurrent states in `cache`.
-        pad_token_id: the token that pads sequences.
-        bos_token_id: the token that begins sequences.
-        eos_token_id: the token, or tokens, that end sequences.
 
     Raises:
         ValueError: for a value that its field does not allow, incompatible values, or an unknown keyword argument.
@@ -129,30 +116,13 @@ class DeepStackRNNConfig(ModelConfig):
     """
 
     model_type = "deep_stack_rnn"
-    # Read by stack RNN models; there is no other value here.
-    input_encoding = "embedding"
-    forget_bias = 0.0
-
-    vocab_size: Tokens = 10_000
     embedding_size: Size = 50
-    layers: list[dict[str, Any]] = _UNDECIDED
-    auxiliary_losses: list[dict[str, Any]] = _UNDECIDED
+    layers: list[dict[str, Any]] = UNDECIDED
     output_size: Size | None = None
     bias: bool = True
     initialization: Literal["torch", "xavier"] = "torch"
     embedding_dropout: Probability = 0.0
     hidden_dropout: Probability = 0.0
-    output_dropout: Probability = 0.0
-    tie_word_embeddings: bool = False
-    use_cache: bool = True
-    pad_token_id: CountOrZero | None = None
-    bos_token_id: CountOrZero | None = None
-    eos_token_id: CountOrZero | list[CountOrZero] | None = None
-
-    @property
-    def head_bias(self) -> bool:
-        """True if heads have biases."""
-        return self.bias
 
     @property
     def memory_names(self) -> list[str]:
@@ -163,16 +133,6 @@ class DeepStackRNNConfig(ModelConfig):
         """Size of the last layer's output."""
         size: int = self.layers[-1]["hidden_size"]
         return size
-
-    @property
-    def num_hidden_layers(self) -> int:
-        """Number of layers."""
-        return len(self.layers)
-
-    @property
-    def head_input_size(self) -> int:
-        """Size of the head's input vectors."""
-        return self.hidden_size if self.output_size is None else self.output_size
 
     def plan(self) -> list[PlannedLayer]:
         """The layers, with all that a model needs to build them.
@@ -190,14 +150,6 @@ class DeepStackRNNConfig(ModelConfig):
         """Sizes of the layers' outputs."""
         return [layer["hidden_size"] for layer in self.layers]
 
-    def losses(self) -> list[AuxiliaryLoss]:
-        """The auxiliary losses.
-
-        Raises:
-            InputError: as `stack_lm.configuration_layers.auxiliary_losses`.
-        """
-        return auxiliary_losses(self.auxiliary_losses, len(self.layers))
-
     def complete(self) -> None:
         if self.auxiliary_losses is None:
             self.auxiliary_losses = [dict(entry) for entry in _LOSSES] if self.layers is None else []
@@ -214,12 +166,7 @@ class DeepStackRNNConfig(ModelConfig):
         _check_training(planned, losses)
         self.layers = [asdict(layer.fields) | layer.own_settings for layer in planned]
         self.auxiliary_losses = [asdict(loss) for loss in losses]
-        if self.tie_word_embeddings and self.embedding_size != self.head_input_size:
-            last = "hidden_size of the last layer, or output_size," if self.output_size is None else "output_size"
-            raise InputError(
-                f"tie_word_embeddings needs embedding_size == {last}; got {self.embedding_size} and "
-                f"{self.head_input_size}".replace(",;", ";")
-            )
+        self._check_tied_embeddings(self.embedding_size)
 
 
 def _plan(entry: dict[str, Any], before: list[PlannedLayer], embedding_size: int) -> PlannedLayer:
@@ -248,8 +195,7 @@ def _source(name: str | int, where: str, before: list[PlannedLayer]) -> Source:
     reading = str(name).endswith(READING)
     layer = number - 1 if name == BELOW else int(str(name).removesuffix(READING))
     if layer >= number:
-        there = f"below {number}" if number else "and the first layer reads the embedding alone"
-        raise InputError(f"{where} must be the number of a layer before this one, {there}; got {name!r}")
+        raise InputError(f"{where} must be the number of a layer before this one; got {name!r}")
     if reading and not before[layer].reading_size:
         raise InputError(f"{where} must be of a layer with a reading; layer {layer} has memory='none'; got {name!r}")
     return Source(layer, reading)

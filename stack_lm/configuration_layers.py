@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, Literal, TypeVar
 
 from .checks import Count, CountOrZero, NotNegative, build
+from .configuration_stack_rnn import UNDECIDED, LanguageModelConfig
 from .errors import InputError
 from .memory import make_memory, memory_class
 from .memory.fields import Size
@@ -22,12 +22,15 @@ class RecurrentLayer:
     Attributes:
         memory: "none" (a plain recurrent layer) or the name of a registered memory.
         controller: kind of controller; see `StackRNNConfig`.
-        hidden_size: size of the layer's output.
+        hidden_size: size of the layer's output; in a transformer d unless given.
+        detach: pass no gradient on: in a deep model to the layers that this one reads (the embedding still gets one),
+            in a transformer from the layers above, so that the cell learns only from its auxiliary loss.
     """
 
     memory: MemoryName = "stack"
     controller: Literal["linear", "sigmoid", "rnn", "rnn_relu", "rnn_sigmoid", "gru", "lstm"] = "lstm"
     hidden_size: Size = 100
+    detach: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,51 @@ class AuxiliaryLoss:
     def weight_at(self, step: int) -> float:
         """The weight after `step` updates."""
         return self.weight.at(step) if isinstance(self.weight, Decay) else self.weight
+
+
+class LayeredConfig(LanguageModelConfig):
+    """The base of configurations of a list of layers, some of which have a memory, and some a loss.
+
+    Args:
+        layers: an entry for each layer, from the first to the last.
+        auxiliary_losses: for a language model, a mapping for each, of the fields of `AuxiliaryLoss`. The training loss
+            is that of the model's head plus the weighted sum of these losses; in evaluation it is that of the head
+            alone. `weight` may be {start: 1.0, end: 0.0, steps: N}, a linear schedule over the first N updates.
+    """
+
+    # Read by stack RNN models; there is no other value here.
+    input_encoding = "embedding"
+    forget_bias = 0.0
+
+    layers: list[Any] = UNDECIDED
+    auxiliary_losses: list[dict[str, Any]] = UNDECIDED
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Number of layers."""
+        return len(self.layers)
+
+    def losses(self) -> list[AuxiliaryLoss]:
+        """The auxiliary losses.
+
+        Raises:
+            InputError: for a field that is not allowed, with its key, a layer that does not exist or has another loss,
+                and incompatible settings.
+        """
+        losses = [
+            build(AuxiliaryLoss, entry, f"auxiliary_losses[{i}].") for i, entry in enumerate(self.auxiliary_losses)
+        ]
+        for i, loss in enumerate(losses):
+            where = f"auxiliary_losses[{i}]"
+            if loss.layer >= len(self.layers):
+                raise InputError(
+                    f"{where}.layer must be the number of a layer, below {len(self.layers)}; got {loss.layer}"
+                )
+            if any(other.layer == loss.layer for other in losses[:i]):
+                raise InputError(f"{where}.layer must not have another loss; got {loss.layer} again")
+            if loss.head == "shared" and loss.output_size is not None:
+                raise InputError(f"{where}.output_size is of an own head; got {loss.output_size} with head='shared'")
+        return losses
 
 
 Layer = TypeVar("Layer", bound=RecurrentLayer)
@@ -112,37 +160,8 @@ def plan_cell(
         InputError: for settings that are not allowed, or are incompatible.
     """
     try:
-        cell = layer_settings(
-            layer.memory,
-            settings,
-            controller=layer.controller,
-            input_size=input_size,
-            hidden_size=layer.hidden_size,
-            bias=bias,
-        )
+        sizes = {"embedding_size": input_size, "hidden_size": layer.hidden_size}
+        cell = layer_settings(layer.memory, settings, controller=layer.controller, bias=bias, **sizes)
         return cell, make_memory(cell).reading_size
     except ValueError as error:
         raise InputError(f"{where}: {error}") from error
-
-
-def auxiliary_losses(entries: Sequence[dict[str, Any]], layers: int) -> list[AuxiliaryLoss]:
-    """The losses of a configuration's `auxiliary_losses`.
-
-    Args:
-        entries: a mapping for each.
-        layers: the number of layers.
-
-    Raises:
-        InputError: for a field that is not allowed, with its key, a layer that does not exist or has another loss, and
-            incompatible settings.
-    """
-    losses = [build(AuxiliaryLoss, entry, f"auxiliary_losses[{i}].") for i, entry in enumerate(entries)]
-    for i, loss in enumerate(losses):
-        where = f"auxiliary_losses[{i}]"
-        if loss.layer >= layers:
-            raise InputError(f"{where}.layer must be the number of a layer, below {layers}; got {loss.layer}")
-        if any(other.layer == loss.layer for other in losses[:i]):
-            raise InputError(f"{where}.layer must not have another loss; got {loss.layer} again")
-        if loss.head == "shared" and loss.output_size is not None:
-            raise InputError(f"{where}.output_size is of an own head; got {loss.output_size} with head='shared'")
-    return losses

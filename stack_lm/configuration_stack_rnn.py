@@ -34,7 +34,7 @@ _TRANSFORMERS_KEYS = frozenset(
 
 
 # The default of a field that the memory, or another field, decides; Any, so that the field keeps its own type.
-_UNDECIDED: Any = None
+UNDECIDED: Any = None
 
 
 class ModelConfig(PreTrainedConfig):
@@ -99,7 +99,49 @@ class ModelConfig(PreTrainedConfig):
         super().__setattr__(key, check(key, value) if check else value)
 
 
-class StackRNNConfig(ModelConfig):
+class LanguageModelConfig(ModelConfig):
+    """The base of configurations of recurrent networks and transformers.
+
+    Args:
+        vocab_size: number of token ids.
+        output_dropout: dropout on the last hidden state, before the head.
+        tie_word_embeddings: share input and output embeddings; they must be of one size.
+        use_cache: return the network's state in `cache`.
+        pad_token_id: the token that pads sequences.
+        bos_token_id: the token that begins sequences.
+        eos_token_id: the token, or tokens, that end sequences.
+    """
+
+    vocab_size: Tokens = 10_000
+    output_dropout: Probability = 0.0
+    tie_word_embeddings: bool = False
+    use_cache: bool = True
+    pad_token_id: CountOrZero | None = None
+    bos_token_id: CountOrZero | None = None
+    eos_token_id: CountOrZero | list[CountOrZero] | None = None
+
+    @property
+    def head_bias(self) -> Any:
+        """True if heads have biases."""
+        fields: Any = self
+        return fields.bias
+
+    @property
+    def head_input_size(self) -> Any:
+        """Size of the head's input vectors: output_size, or hidden_size if that is None or no field."""
+        fields: Any = self
+        size = getattr(fields, "output_size", None)
+        return fields.hidden_size if size is None else size
+
+    def _check_tied_embeddings(self, embedding_size: int) -> None:
+        if self.tie_word_embeddings and embedding_size != self.head_input_size:
+            raise ValueError(
+                "tie_word_embeddings needs embedding_size to be the size of the head's input, output_size or that of "
+                f"the last layer; got {embedding_size} and {self.head_input_size}"
+            )
+
+
+class StackRNNConfig(LanguageModelConfig):
     """Configuration of a recurrent network with a differentiable memory.
 
     The defaults are the language model of Merrill et al. (2019) with the pop strength fixed to 1 ("u = 1"). A setting
@@ -107,7 +149,6 @@ class StackRNNConfig(ModelConfig):
     model in its memory alone.
 
     Args:
-        vocab_size: number of token ids.
         input_encoding: "embedding" (learned vectors) or "one_hot" (nothing learned; the vocabulary's size decides
             embedding_size).
         embedding_size: size of a token embedding, E: 50 unless given.
@@ -125,8 +166,8 @@ class StackRNNConfig(ModelConfig):
             through a learned map ("hidden_state", Suzgun et al. 2019).
         reading_exit: whether the output also sees the reading within the same step: "none", as in the papers, or
             "output", for a stack. The head, or the output layer, then gets `o_t + W [v_t; b_t]`, with the pushed
-            element and the reading below it (`NeuralStack.exits`). Without an exit, r_t does not affect the prediction
-            of token t + 1. W starts at zero, so an exit can be added to a trained model.
+            element and the reading below it (`NeuralStack.output_features`). Without it, r_t does not affect the
+            prediction of token t + 1. W starts at zero, so this can be added to a trained model.
         initialization: initial weights: "torch" (the defaults of torch's own modules), "normal_rows" (the released code
             of Hao et al. 2018), "xavier" (that of DuSell and Chiang 2020) or "truncated_normal" (that of Delétang et
             al. 2023); see `stack_lm.initialization`.
@@ -174,13 +215,7 @@ class StackRNNConfig(ModelConfig):
             Jozefowicz et al. (2015).
         embedding_dropout: dropout on token embeddings.
         hidden_dropout: dropout between the controller's layers.
-        output_dropout: dropout on the last hidden state, before the head.
         prediction_threshold: the lowest probability at which `StackRNNForKHotPrediction` predicts a label.
-        tie_word_embeddings: share input and output embeddings; they must be of one size.
-        use_cache: return the recurrent state in `cache`.
-        pad_token_id: the token that pads sequences.
-        bos_token_id: the token that begins sequences.
-        eos_token_id: the token, or tokens, that end sequences.
 
     Raises:
         ValueError: for a value that its field does not allow, incompatible values, or an unknown keyword argument.
@@ -192,10 +227,9 @@ class StackRNNConfig(ModelConfig):
     model_type = "stack_rnn"
     attribute_map = {"num_hidden_layers": "num_layers"}  # noqa: RUF012 - the base class's own idiom
 
-    vocab_size: Tokens = 10_000
     input_encoding: Literal["embedding", "one_hot"] = "embedding"
-    embedding_size: Size = _UNDECIDED
-    hidden_size: Size = _UNDECIDED
+    embedding_size: Size = UNDECIDED
+    hidden_size: Size = UNDECIDED
     output_size: Size | None = None
     num_layers: Parts = 1
     controller: Literal["linear", "sigmoid", "direct", "rnn", "rnn_relu", "rnn_sigmoid", "gru", "lstm"] = "lstm"
@@ -207,48 +241,37 @@ class StackRNNConfig(ModelConfig):
     forget_bias: float = 0.0
     initialization: Literal["torch", "normal_rows", "xavier", "truncated_normal"] = "torch"
     memory: MemoryName = "stack"
-    memory_size: int = _UNDECIDED
+    memory_size: int = UNDECIDED
     memory_depth: int | None = None
-    memory_overflow: str = _UNDECIDED
-    num_stacks: int = _UNDECIDED
-    read_depth: int = _UNDECIDED
-    empty_value: float = _UNDECIDED
-    no_op: bool = _UNDECIDED
-    memory_states: int = _UNDECIDED
-    memory_symbols: int = _UNDECIDED
+    memory_overflow: str = UNDECIDED
+    num_stacks: int = UNDECIDED
+    read_depth: int = UNDECIDED
+    empty_value: float = UNDECIDED
+    no_op: bool = UNDECIDED
+    memory_states: int = UNDECIDED
+    memory_symbols: int = UNDECIDED
     memory_window: int | None = None
-    normalize_actions: bool = _UNDECIDED
-    read_states: bool = _UNDECIDED
-    bottom: str = _UNDECIDED
-    bottom_vector: str = _UNDECIDED
-    push_control: str | float = _UNDECIDED
-    pop_control: str | float = _UNDECIDED
-    read_control: str | float = _UNDECIDED
-    max_push: int = _UNDECIDED
-    max_pop: int = _UNDECIDED
-    max_read: int = _UNDECIDED
-    operation_control: str = _UNDECIDED
-    temperature: float = _UNDECIDED
-    evaluation_noise: bool = _UNDECIDED
-    evaluation_argmax: bool = _UNDECIDED
-    push_value_activation: str = _UNDECIDED
+    normalize_actions: bool = UNDECIDED
+    read_states: bool = UNDECIDED
+    bottom: str = UNDECIDED
+    bottom_vector: str = UNDECIDED
+    push_control: str | float = UNDECIDED
+    pop_control: str | float = UNDECIDED
+    read_control: str | float = UNDECIDED
+    max_push: int = UNDECIDED
+    max_pop: int = UNDECIDED
+    max_read: int = UNDECIDED
+    operation_control: str = UNDECIDED
+    temperature: float = UNDECIDED
+    evaluation_noise: bool = UNDECIDED
+    evaluation_argmax: bool = UNDECIDED
+    push_value_activation: str = UNDECIDED
     push_strength_init: float | None = None
     pop_strength_init: float | None = None
     read_strength_init: float | None = None
     embedding_dropout: Probability = 0.0
     hidden_dropout: Probability = 0.0
-    output_dropout: Probability = 0.0
     prediction_threshold: Probability = 0.5
-    tie_word_embeddings: bool = False
-    use_cache: bool = True
-    pad_token_id: CountOrZero | None = None
-    bos_token_id: CountOrZero | None = None
-    eos_token_id: CountOrZero | list[CountOrZero] | None = None
-
-    @property
-    def head_bias(self) -> bool:
-        """True if heads have biases."""
-        return self.bias
 
     @property
     def memory_names(self) -> list[str]:
@@ -266,40 +289,23 @@ class StackRNNConfig(ModelConfig):
         if self.controller == "direct":
             self._decide("hidden_size", self.embedding_size + memory.reading_size, "controller='direct'")
             if self.num_layers > 1:
-                raise ValueError(
-                    f"num_layers must be 1 with controller='direct', which has none; got {self.num_layers}"
-                )
+                raise ValueError(f"num_layers must be 1 with controller='direct'; got {self.num_layers}")
         elif self.hidden_size is None:
             self.hidden_size = 100
         if self.controller in ("linear", "sigmoid", "direct"):
-            if self.learn_initial_state:
-                raise ValueError(
-                    f"learn_initial_state needs a recurrent controller; got controller={self.controller!r}"
-                )
-            if self.reading_entry == "hidden_state" and self.memory != "none":
-                raise ValueError(
-                    "reading_entry='hidden_state' needs a recurrent controller, to whose state the reading is added; "
-                    f"got controller={self.controller!r}"
-                )
+            into_state = self.reading_entry == "hidden_state" and self.memory != "none"
+            if self.learn_initial_state or into_state:
+                setting = "learn_initial_state" if self.learn_initial_state else "reading_entry='hidden_state'"
+                raise ValueError(f"{setting} needs a recurrent controller; got controller={self.controller!r}")
         if self.forget_bias and (self.controller != "lstm" or not self.bias):
             raise ValueError(
                 f"forget_bias needs controller='lstm' and bias=True; got {self.controller!r} and {self.bias}"
             )
-        if self.reading_exit == "output" and self.memory != "none" and not memory.exit_size:
+        if self.reading_exit == "output" and self.memory != "none" and not memory.output_size:
             raise ValueError(f"reading_exit='output' needs a memory with an exit, such as 'stack'; got {self.memory!r}")
         if self.tie_word_embeddings and self.input_encoding == "one_hot":
             raise ValueError("tie_word_embeddings needs input embeddings; got input_encoding='one_hot'")
-        if self.tie_word_embeddings and self.embedding_size != self.head_input_size:
-            last = "hidden_size" if self.output_size is None else "output_size"
-            raise ValueError(
-                f"tie_word_embeddings needs embedding_size == {last}; got {self.embedding_size} and "
-                f"{self.head_input_size}"
-            )
-
-    @property
-    def head_input_size(self) -> int:
-        """Size of the head's input vectors: output_size, or hidden_size if that is None."""
-        return self.hidden_size if self.output_size is None else self.output_size
+        self._check_tied_embeddings(self.embedding_size)
 
     def _decide(self, name: str, only: int, reason: str) -> None:
         """Set a field that is None to the one value that another field allows."""

@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any, Literal
 
-from .checks import CountOrZero, NotNegative, Positive, Probability
-from .configuration_layers import AuxiliaryLoss, RecurrentLayer, auxiliary_losses, plan_cell, split_layer
-from .configuration_stack_rnn import ModelConfig, Tokens
+from .checks import NotNegative, Positive, Probability
+from .configuration_layers import LayeredConfig, RecurrentLayer, plan_cell, split_layer
+from .configuration_stack_rnn import UNDECIDED
 from .errors import InputError
 from .memory import memory_class
 from .memory.fields import Parts, Size
 from .memory.settings import stack_attention_settings
-from .messages import did_you_mean, unknown_key
 
 ATTENTION = "attention"
 _DEFAULT_LAYERS = (ATTENTION, ATTENTION, "stack", ATTENTION, ATTENTION)
-_UNDECIDED: Any = None
 
 
-@dataclass(frozen=True)
-class RecurrentSublayer(RecurrentLayer):
-    """A recurrent cell in place of self-attention; the settings of its memory are given beside these fields.
-
-    Attributes:
-        memory: "none" (a plain recurrent cell) or the name of a registered memory.
-        controller: kind of controller; see `StackRNNConfig`.
-        hidden_size: size of the cell's output: d unless given.
-        detach: pass no gradient back from the layers above: the cell learns only from its auxiliary loss.
-    """
-
-    detach: bool = False
-
-
-class StackTransformerConfig(ModelConfig):
+class StackTransformerConfig(LayeredConfig):
     """Configuration of a causal transformer with layers of self-attention, of stack attention, and recurrent ones.
 
     By default the third of five layers has a stack of strengths. Without a memory it is a plain transformer: with
@@ -42,14 +26,11 @@ class StackTransformerConfig(ModelConfig):
     of GPT-2.
 
     Args:
-        vocab_size: number of token ids.
         hidden_size: size of the vectors between layers, d.
         layers: layers from the first to the last: "attention"; stack attention, by the name of a memory or as a mapping
             of `memory`, its name, and its settings (see `StackRNNConfig`; the defaults are those of `StackAttention`);
-            or a recurrent cell, as a mapping with `controller` (see `RecurrentSublayer`).
-        auxiliary_losses: for a language model, a mapping for each, of the fields of `AuxiliaryLoss`, on the output of a
-            layer's self-attention or of its replacement. The training loss is that of the model's head plus the
-            weighted sum of these losses; in evaluation it is that of the head alone.
+            or a recurrent cell, as a mapping with `controller` (see `RecurrentLayer`).
+        auxiliary_losses: see `LayeredConfig`; on the output of a layer's self-attention or of its replacement.
         num_attention_heads: heads of each layer of self-attention; they divide hidden_size.
         intermediate_size: size of the feed-forward networks: 4 d unless given.
         hidden_act: activation of the feed-forward networks, "relu", "gelu" or "gelu_new" (with tanh, as in GPT-2).
@@ -62,15 +43,9 @@ class StackTransformerConfig(ModelConfig):
         head_bias: whether heads have biases.
         dropout: dropout on embeddings, in feed-forward networks, and on the outputs of sublayers.
         attention_dropout: dropout on the weights of self-attention.
-        output_dropout: dropout on the inputs of heads.
         initialization: initial weights: "normal" (with a standard deviation of `initializer_range`, as GPT-2), "torch"
             (the defaults of torch's own modules) or "xavier" (see `stack_lm.initialization`).
         initializer_range: standard deviation of the "normal" initialization.
-        tie_word_embeddings: share input and output embeddings.
-        use_cache: return keys, values and states in `cache`.
-        pad_token_id: the token that pads sequences.
-        bos_token_id: the token that begins sequences.
-        eos_token_id: the token, or tokens, that end sequences.
 
     Raises:
         ValueError: for a value that its field does not allow, incompatible values, or an unknown keyword argument.
@@ -83,16 +58,9 @@ class StackTransformerConfig(ModelConfig):
     """
 
     model_type = "stack_transformer"
-    # Read by stack RNN models; there is no other value here.
-    input_encoding = "embedding"
-    forget_bias = 0.0
-
-    vocab_size: Tokens = 10_000
     hidden_size: Size = 128
-    layers: list[Any] = _UNDECIDED
-    auxiliary_losses: list[dict[str, Any]] = _UNDECIDED
     num_attention_heads: Parts = 4
-    intermediate_size: Size = _UNDECIDED
+    intermediate_size: Size = UNDECIDED
     hidden_act: Literal["relu", "gelu", "gelu_new"] = "relu"
     position_encoding: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
     max_position_embeddings: Size = 1024
@@ -102,49 +70,25 @@ class StackTransformerConfig(ModelConfig):
     head_bias: bool = True
     dropout: Probability = 0.1
     attention_dropout: Probability = 0.1
-    output_dropout: Probability = 0.0
     initialization: Literal["normal", "torch", "xavier"] = "normal"
     initializer_range: NotNegative = 0.02
-    tie_word_embeddings: bool = False
-    use_cache: bool = True
-    pad_token_id: CountOrZero | None = None
-    bos_token_id: CountOrZero | None = None
-    eos_token_id: CountOrZero | list[CountOrZero] | None = None
 
     @property
     def memory_names(self) -> list[str]:
         return [layer["memory"] for layer in self.layers or () if isinstance(layer, dict) and "memory" in layer]
 
     @property
-    def num_hidden_layers(self) -> int:
-        """Number of layers."""
-        return len(self.layers)
-
-    @property
-    def head_input_size(self) -> int:
-        """Size of the head's input vectors."""
-        return self.hidden_size
-
-    @property
     def layer_sizes(self) -> list[int]:
         """Sizes of the inputs of auxiliary losses: the outputs of recurrent cells, and of the sublayers otherwise."""
         return [layer["hidden_size"] if is_recurrent(layer) else self.hidden_size for layer in self.layers]
-
-    def losses(self) -> list[AuxiliaryLoss]:
-        """The auxiliary losses.
-
-        Raises:
-            InputError: as `stack_lm.configuration_layers.auxiliary_losses`.
-        """
-        return auxiliary_losses(self.auxiliary_losses, len(self.layers))
 
     def cell(self, number: int) -> SimpleNamespace:
         """The settings of the `StackRNNCell` of a recurrent layer, by the layer's number."""
         return self._recurrent(self.layers[number], f"layers[{number}]")[1]
 
-    def _recurrent(self, layer: dict[str, Any], where: str) -> tuple[RecurrentSublayer, SimpleNamespace]:
+    def _recurrent(self, layer: dict[str, Any], where: str) -> tuple[RecurrentLayer, SimpleNamespace]:
         """A recurrent layer's own fields, and the settings of its cell."""
-        fields, settings = split_layer({"hidden_size": self.hidden_size} | layer, RecurrentSublayer, where)
+        fields, settings = split_layer({"hidden_size": self.hidden_size} | layer, RecurrentLayer, where)
         return fields, plan_cell(fields, settings, self.hidden_size, self.bias, where)[0]
 
     def complete(self) -> None:
@@ -179,26 +123,17 @@ class StackTransformerConfig(ModelConfig):
         if is_recurrent(layer):
             fields, cell = self._recurrent(layer, where)
             return asdict(fields) | {name: getattr(cell, name) for name in memory_class(fields.memory).settings}
-        given = {"memory": layer} if isinstance(layer, str) else layer
-        if not isinstance(given, dict) or not isinstance(given.get("memory"), str):
+        settings = {"memory": layer} if isinstance(layer, str) else dict(layer) if isinstance(layer, dict) else {}
+        name = settings.pop("memory", None)
+        if not isinstance(name, str):
             raise InputError(
                 f"{where} must be {ATTENTION!r}, the name of a memory, or a mapping with the key 'memory' or "
                 f"'controller'; got {layer!r}"
             )
-        name = given["memory"]
-        try:
-            own = memory_class(name).settings
-        except InputError as error:
-            near = did_you_mean(name, [ATTENTION])
-            raise InputError(f"{where} must be {ATTENTION!r} or have a memory: {error}{near}") from error
-        unknown = next((key for key in given if key not in ("memory", *own)), None)
-        if unknown is not None:
-            raise unknown_key(f"{where}.", unknown, ("memory", *own))
-        settings = {key: value for key, value in given.items() if key != "memory"}
         try:
             return {"memory": name} | stack_attention_settings(name, settings, self.hidden_size)
         except ValueError as error:
-            raise InputError(f"{where}: {error}") from error
+            raise InputError(f"{where} must be {ATTENTION!r} or have a memory: {error}") from error
 
 
 def is_recurrent(layer: Any) -> bool:

@@ -23,6 +23,8 @@ DROPOUT = "dropout"  # its name in the noise of a scan
 
 # One tensor [B, L, H] for each kind of state a controller has: none, (h,) or (h, c).
 ControllerState = tuple[Tensor, ...]
+# A layer's output [B, H] and next state, [B, H] each.
+Output = tuple[Tensor, ControllerState]
 
 
 class OneHot(nn.Module):
@@ -157,9 +159,9 @@ class Controller(nn.Module, ABC):
         """
         if not (self.dropout and self.training and self.num_layers > 1):
             return {}
-        like = self.parameter_of("weight_ih", 0)
-        of_layers = (*shape, self.num_layers - 1, self.hidden_size)
-        drawn = torch.rand(of_layers, generator=generator, dtype=like.dtype, device=like.device)
+        weight = self.parameter_of("weight_ih", 0)
+        layers_shape = (*shape, self.num_layers - 1, self.hidden_size)
+        drawn = torch.rand(layers_shape, generator=generator, dtype=weight.dtype, device=weight.device)
         return {DROPOUT: drawn.ge_(self.dropout).mul_(1 / (1 - self.dropout))}
 
     def step(
@@ -176,13 +178,13 @@ class Controller(nn.Module, ABC):
         Returns:
             Each layer's output [B, H], the last of which is the controller's, and the next state.
         """
-        of_inputs = projected.chunk(self.num_layers, -1) if self.skips else (projected,)
+        input_gates = projected.chunk(self.num_layers, -1) if self.skips else (projected,)
         outputs: list[Tensor] = []
         new_states: list[tuple[Tensor, ...]] = []
         for layer in range(self.num_layers):
             previous = tuple(part[:, layer] for part in state)
             if layer == 0:
-                gates = of_inputs[0]
+                gates = input_gates[0]
                 if self.weight_reading is not None and self.reading_entry == "input":
                     gates = gates + F.linear(reading, self.weight_reading)
                 elif self.weight_reading is not None:
@@ -195,7 +197,7 @@ class Controller(nn.Module, ABC):
                 )
                 gates = F.linear(below, self.parameter_of("weight_ih", layer), self.parameter_of("bias_ih", layer))
                 if self.skips:
-                    gates = gates + of_inputs[layer]
+                    gates = gates + input_gates[layer]
             recurrent = gates.new_zeros(())
             if self.recurrent:
                 recurrent = F.linear(
@@ -209,9 +211,7 @@ class Controller(nn.Module, ABC):
         return outputs, tuple(torch.stack(parts, dim=1) for parts in zip(*new_states, strict=True))
 
     @abstractmethod
-    def pointwise(
-        self, gates: Tensor, recurrent: Tensor, state: tuple[Tensor, ...]
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def pointwise(self, gates: Tensor, recurrent: Tensor, state: ControllerState) -> Output:
         """Compute a layer's output and next state.
 
         Args:
@@ -274,9 +274,7 @@ class LinearController(Controller):
 
     gates, states, recurrent = 1, 0, False
 
-    def pointwise(
-        self, gates: Tensor, recurrent: Tensor, state: tuple[Tensor, ...]
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def pointwise(self, gates: Tensor, recurrent: Tensor, state: ControllerState) -> Output:
         return gates, ()
 
 
@@ -286,9 +284,7 @@ class SigmoidController(LinearController):
     As in the released code of Joulin & Mikolov (2015), whose experiments omit the recurrent matrix of eq. 5.
     """
 
-    def pointwise(
-        self, gates: Tensor, recurrent: Tensor, state: tuple[Tensor, ...]
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def pointwise(self, gates: Tensor, recurrent: Tensor, state: ControllerState) -> Output:
         """The gates' sigmoid; see `Controller.pointwise`."""
         return torch.sigmoid(gates), ()
 
@@ -323,15 +319,9 @@ class ElmanController(Controller):
 
     gates, states = 1, 1
     fused: ClassVar[str | None] = "rnn_tanh"
+    squash = staticmethod(torch.tanh)  # from the weighted sum [B, H] to the hidden state
 
-    @staticmethod
-    def squash(total: Tensor) -> Tensor:
-        """The hidden state, from the weighted sum [B, H]."""
-        return torch.tanh(total)
-
-    def pointwise(
-        self, gates: Tensor, recurrent: Tensor, state: tuple[Tensor, ...]
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def pointwise(self, gates: Tensor, recurrent: Tensor, state: ControllerState) -> Output:
         hidden = self.squash(gates + recurrent)
         return hidden, (hidden,)
 
@@ -339,23 +329,13 @@ class ElmanController(Controller):
 class ReLUElmanController(ElmanController):
     """h_t = max(0, W_x x_t + W_r r_{t-1} + W_h h_{t-1} + b), as in the released code of Delétang et al. (2023)."""
 
-    fused = "rnn_relu"
-
-    @staticmethod
-    def squash(total: Tensor) -> Tensor:
-        """See `ElmanController.squash`."""
-        return torch.relu(total)
+    fused, squash = "rnn_relu", staticmethod(torch.relu)
 
 
 class SigmoidElmanController(ElmanController):
     """h_t = sigmoid(W_x x_t + W_r r_{t-1} + W_h h_{t-1} + b), as in Joulin & Mikolov (2015), eq. 5."""
 
-    fused = None
-
-    @staticmethod
-    def squash(total: Tensor) -> Tensor:
-        """See `ElmanController.squash`."""
-        return torch.sigmoid(total)
+    fused, squash = None, staticmethod(torch.sigmoid)
 
 
 class GRUController(Controller):
@@ -363,9 +343,7 @@ class GRUController(Controller):
 
     gates, states, fused = 3, 1, "gru"
 
-    def pointwise(
-        self, gates: Tensor, recurrent: Tensor, state: tuple[Tensor, ...]
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def pointwise(self, gates: Tensor, recurrent: Tensor, state: ControllerState) -> Output:
         (hidden,) = state
         input_reset, input_update, input_new = gates.chunk(3, -1)
         hidden_reset, hidden_update, hidden_new = recurrent.chunk(3, -1)
@@ -381,9 +359,7 @@ class LSTMController(Controller):
 
     gates, states, fused = 4, 2, "lstm"
 
-    def pointwise(
-        self, gates: Tensor, recurrent: Tensor, state: tuple[Tensor, ...]
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def pointwise(self, gates: Tensor, recurrent: Tensor, state: ControllerState) -> Output:
         _, cell = state
         into, forget, new, out = (gates + recurrent).chunk(4, -1)
         cell = torch.sigmoid(forget) * cell + torch.sigmoid(into) * torch.tanh(new)

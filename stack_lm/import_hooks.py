@@ -10,12 +10,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from importlib.abc import Loader
+_waiting: dict[str, list[Callable[[], None]]] = {}
 
 
 def after_import(module: str, action: Callable[[], None]) -> None:
@@ -27,48 +24,32 @@ def after_import(module: str, action: Callable[[], None]) -> None:
     """
     if module in sys.modules:
         action()
-    else:
-        sys.meta_path.insert(0, _Watch(module, action))
+        return
+    _waiting.setdefault(module, []).append(action)
+    if _watch not in sys.meta_path:  # it stays, because a search under way would skip a finder if another one went
+        sys.meta_path.insert(0, _watch)
 
 
 class _Watch:
-    """A finder that finds nothing itself: it sees the search for a module, and runs the action after its loading."""
-
-    def __init__(self, module: str, action: Callable[[], None]) -> None:
-        self.module, self.action = module, action
+    """A finder that asks the others, and adds the actions to the loading of what they find."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self.module:
+        if fullname not in _waiting:
             return None
-        sys.meta_path.remove(self)  # so that the other finders are asked
-        spec = None
-        try:
-            spec = find_spec(fullname)
-        finally:
-            if spec is None or spec.loader is None:
-                sys.meta_path.insert(0, self)
+        others = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, others), None)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self)  # type: ignore[assignment]
+            execute = spec.loader.exec_module
+
+            def execute_and_act(module: ModuleType) -> None:
+                execute(module)  # if it fails, the actions wait for the next import
+                for action in _waiting.pop(fullname, ()):
+                    action()
+
+            spec.loader.exec_module = execute_and_act  # type: ignore[method-assign]
         return spec
 
 
-class _Loader:
-    """A stand-in for a loader that runs the module, and then calls the action."""
-
-    def __init__(self, loader: Loader, watch: _Watch) -> None:
-        self.loader, self.watch = loader, watch
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self.loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        assert module.__spec__ is not None
-        module.__loader__ = module.__spec__.loader = self.loader
-        try:
-            self.loader.exec_module(module)
-        except BaseException:  # the import may be tried again
-            sys.meta_path.insert(0, self.watch)
-            raise
-        self.watch.action()
+_watch = _Watch()

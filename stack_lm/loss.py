@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -105,11 +106,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             softmax = TritonSoftmax(buffer, bias, classes, needs_any, needs_bias)
         else:
             softmax = _make_softmax(buffer, bias, needs_any)
-        if width > classes:
-            matrix = weight.new_zeros(width, weight.shape[1], dtype=dtype)
-            matrix[:classes] = weight
-        else:
-            matrix = weight.to(dtype)
+        matrix = weight.to(dtype) if width == classes else F.pad(weight.to(dtype), (0, 0, 0, width - classes))
         backward_matrix = matrix if dtype == product else weight.to(product)
         total = hidden.new_zeros((), dtype=_precise(dtype))
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
@@ -206,11 +203,13 @@ class _Softmax:
         return self.sums
 
 
+def _runs_on_reference() -> bool:
+    return os.environ.get("STACK_LM_SCAN_BACKEND") == "reference"
+
+
 def runs_in_triton(device: torch.device, dtype: torch.dtype) -> bool:
     """True if the softmax of such logits is a Triton kernel on this device; never if scans run on the reference."""
-    if os.environ.get("STACK_LM_SCAN_BACKEND") == "reference":
-        return False
-    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
+    if device.type != "cuda" or _runs_on_reference() or importlib.util.find_spec("triton") is None:
         return False
     from .kernels.gpu.cross_entropy import DTYPES
 
@@ -218,7 +217,7 @@ def runs_in_triton(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def _make_softmax(buffer: Tensor, bias: Tensor | None, with_gradient: bool) -> _Softmax | CompiledSoftmax:
-    if buffer.device.type == "cpu":
+    if buffer.device.type == "cpu" and not _runs_on_reference():
         from .kernels.cpu.cross_entropy import DTYPES, CompiledSoftmax
 
         if buffer.dtype in DTYPES:
@@ -278,10 +277,13 @@ def linear_cross_entropy(
         raise ValueError(f"hidden and weight must be of one type; got {hidden.dtype} and {weight.dtype}")
     if dtype is None:
         dtype = torch.get_autocast_dtype(device) if autocast and hidden.dtype != torch.float64 else hidden.dtype
-    if torch.compiler.is_compiling():
-        return _traced_cross_entropy(hidden, weight, bias, labels, ignore_index, reduction, dtype)
     counted = labels != ignore_index
     count = counted.sum()
+    if torch.compiler.is_compiling():  # all logits at once: torch.compile compiles the softmax itself
+        rows = hidden.masked_fill(~counted.unsqueeze(1), 0).to(dtype)
+        logits = F.linear(rows, weight.to(dtype), None if bias is None else bias.to(dtype)).to(_precise(dtype))
+        total = F.cross_entropy(logits, labels, ignore_index=ignore_index, reduction="sum")
+        return total / count if reduction == "mean" else total
     if device == "cpu" and int(count) < len(labels):
         # Rows that do not count, such as padding, need no logits.
         hidden, labels, counted = hidden[counted], labels[counted], counted[counted]
@@ -291,10 +293,7 @@ def linear_cross_entropy(
         extra = -len(labels) % BFLOAT16_BLOCK_ROWS
         hidden, labels, counted = F.pad(hidden, (0, 0, 0, extra)), F.pad(labels, (0, extra)), F.pad(counted, (0, extra))
     arguments = (hidden, weight, bias, labels, counted, chunk_rows, dtype, torch.is_grad_enabled())
-    if autocast:
-        with torch.autocast(device, enabled=False):
-            total = _LinearCrossEntropy.apply(*arguments)
-    else:
+    with torch.autocast(device, enabled=False) if autocast else nullcontext():
         total = _LinearCrossEntropy.apply(*arguments)
     return total / count if reduction == "mean" else total
 
@@ -358,23 +357,6 @@ def sampled_cross_entropy(
     )
 
 
-def _traced_cross_entropy(
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    labels: Tensor,
-    ignore_index: int,
-    reduction: str,
-    dtype: torch.dtype,
-) -> Tensor:
-    """`linear_cross_entropy` with all logits at once, for torch.compile, which compiles the softmax itself."""
-    counted = labels != ignore_index
-    rows = hidden.masked_fill(~counted.unsqueeze(1), 0).to(dtype)
-    logits = F.linear(rows, weight.to(dtype), None if bias is None else bias.to(dtype)).to(_precise(dtype))
-    total = F.cross_entropy(logits, labels, ignore_index=ignore_index, reduction="sum")
-    return total / counted.sum() if reduction == "mean" else total
-
-
 def causal_lm_loss(
     hidden: Tensor,
     head: nn.Linear,
@@ -405,13 +387,12 @@ def causal_lm_loss(
     Raises:
         ValueError: for another loss_dtype, or fewer than one sample.
     """
-    if loss_dtype is not None and str(loss_dtype).removeprefix("torch.") not in LOSS_DTYPES:
+    dtype_name = str(loss_dtype).removeprefix("torch.")
+    if loss_dtype is not None and dtype_name not in LOSS_DTYPES:
         raise ValueError(f"loss_dtype must be one of {', '.join(LOSS_DTYPES)}; got {loss_dtype!r}")
     if shift_labels is None:
         assert labels is not None
         hidden, shift_labels = hidden[:, :-1], labels[:, 1:]
-    if softmax_samples is not None and softmax_samples < 1:
-        raise ValueError(f"softmax_samples must be at least 1; got {softmax_samples}")
     cross_entropy = (
         linear_cross_entropy if softmax_samples is None else partial(sampled_cross_entropy, samples=softmax_samples)
     )
@@ -422,107 +403,10 @@ def causal_lm_loss(
         shift_labels.reshape(-1).to(hidden.device),
         ignore_index=ignore_index,
         reduction="mean" if num_items_in_batch is None else "sum",
-        dtype=LOSS_DTYPES[str(loss_dtype).removeprefix("torch.")] if loss_dtype is not None else None,
+        dtype=LOSS_DTYPES.get(dtype_name),
     )
     if num_items_in_batch is None:
         return loss
     if isinstance(num_items_in_batch, Tensor):
         num_items_in_batch = num_items_in_batch.to(loss.device)
     return loss / num_items_in_batch
-
-
-def whole_numbers(labels: Tensor, shape: torch.Size | None) -> Tensor:
-    """Labels as int64.
-
-    Args:
-        labels: integers of any size.
-        shape: the shape that they must have; None for any.
-
-    Raises:
-        ValueError: for other labels.
-    """
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise ValueError(f"labels must be integers; got {labels.dtype}")
-    if shape is not None:
-        check_shape(labels, shape, ", one for each token")
-    return labels.long()
-
-
-def check_shape(labels: Tensor, shape: torch.Size, note: str = "") -> None:
-    """Reject labels of another shape; the note explains the shape in the message.
-
-    Raises:
-        ValueError: naming both shapes.
-    """
-    if labels.shape != shape:
-        raise ValueError(f"labels must be {list(shape)}{note}; got {list(labels.shape)}")
-
-
-def ignore_after_padding(labels: Tensor, attention_mask: Tensor, shift: int = 1, ignore_index: int = IGNORED) -> Tensor:
-    """Labels without those that a padded step would predict, such as the first token's after left padding.
-
-    The output of a padded step is zeros, which does not predict the next token.
-
-    Args:
-        labels: [B, T].
-        attention_mask: [B, T] or longer, of which the last T columns count; zero at padding.
-        shift: 1 if the state at step t predicts label t + 1, 0 if it predicts label t.
-        ignore_index: the label that replaces them.
-    """
-    padded = F.pad(attention_mask[:, -labels.shape[1] :] == 0, (shift, 0), value=False)[:, : labels.shape[1]]
-    return labels.masked_fill(padded.to(labels.device), ignore_index)
-
-
-def number_after_padding(
-    number: Tensor | float, labels: Tensor, kept: Tensor, ignore_index: int = IGNORED
-) -> Tensor | float:
-    """A trainer's number of labels, reduced by the share that `ignore_after_padding` took out of a batch.
-
-    transformers' Trainer counts all labels but those of the first column, in one batch or in the several of an update.
-    With several, each reduces the number by its own share, which is exact if their shares are equal.
-
-    Args:
-        number: the number of labels.
-        labels: shifted or not, as the trainer counts them [B, T].
-        kept: what is left of them [B, T].
-        ignore_index: the label that does not count.
-    """
-    counted, left = ((of_both != ignore_index).sum() for of_both in (labels, kept))
-    # If no label is left, the sum of losses is 0, and must not be divided by 0.
-    share = torch.where((left == counted) | (left == 0), torch.ones((), device=left.device), left / counted)
-    return number * share
-
-
-def is_plain_linear(module: nn.Module) -> bool:
-    """True if calling a module only computes `linear(input, weight, bias)`.
-
-    False for the replacements of adapters and quantisation, for modules with hooks (which also move offloaded weights),
-    and for a forward method set on the instance.
-    """
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return (
-        type(module) is nn.Linear
-        and type(module.weight) in (nn.Parameter, Tensor)
-        and not any(getattr(module, name) for name in hooks)
-        and "forward" not in vars(module)
-    )
-
-
-def why_logits(has_labels: bool, logits_to_keep: int | Tensor, own_loss: bool, head: nn.Module) -> str | None:
-    """The reason why a call of a language model must compute its logits; None if the loss does not need them.
-
-    Args:
-        has_labels: whether there is a loss to compute.
-        logits_to_keep: as of the model.
-        own_loss: whether the model has its own loss function.
-        head: the output layer.
-    """
-    if not has_labels:
-        return "there are no labels to compute a loss from"
-    if not isinstance(logits_to_keep, int) or logits_to_keep:
-        return "logits_to_keep asks for logits"
-    if own_loss:
-        return "the model's loss_function, which is not transformers' own for language models, takes logits"
-    if not is_plain_linear(head):
-        return f"lm_head is not a plain nn.Linear without hooks; it is {type(head).__name__}"
-    return None

@@ -110,21 +110,20 @@ def choose_class(fields: Mapping[str, Any], *purposes: str) -> type[PreTrainedMo
     Raises:
         InputError: if there is no such kind, or it has no such class.
     """
-    there = classes_for(*purposes)
+    classes = classes_for(*purposes)
     names = fields.get("architectures")
     name = fields.get("model_type", None if names else "stack_rnn")
     if name is not None:
-        kinds = [kind for kind in _KINDS.values() if set(kind.models) & set(there.values())]
-        own = next((kind for kind in kinds if kind.name == name), None)
-        if own is None:
+        kinds = {kind.name: kind for kind in _KINDS.values() if set(kind.models) & set(classes.values())}
+        if name not in kinds:
             if missing := _KINDS.origin_note(str(name)):
                 raise InputError(missing)
-            raise unknown_name("model.model_type", name, (kind.name for kind in kinds))
-        there = {key: each for key, each in there.items() if each in own.models}
-    if names and names not in [[key] for key in there]:
-        near = did_you_mean(names[0], there) if isinstance(names, list) else ""
-        raise InputError(f"model.architectures must be one of {', '.join(there)}; got {names}{near}")
-    return there[names[0]] if names else next(iter(there.values()))
+            raise unknown_name("model.model_type", name, kinds)
+        classes = {key: each for key, each in classes.items() if each in kinds[name].models}
+    if names and names not in [[key] for key in classes]:
+        near = did_you_mean(names[0], classes) if isinstance(names, list) else ""
+        raise InputError(f"model.architectures must be one of {', '.join(classes)}; got {names}{near}")
+    return classes[names[0]] if names else next(iter(classes.values()))
 
 
 def body_and_head(model: PreTrainedModel) -> tuple[nn.Module, nn.Module | None]:

@@ -137,8 +137,7 @@ class DeepStackRNNForCausalLM(LayeredForCausalLM):
     def up_to(self, layer: int) -> DeepStackRNNForCausalLM:
         """A new model of the first layers, up to one with a head of its own, which becomes the model's head.
 
-        It predicts what the head of that layer's loss predicts. Losses on layers before stay, with heads of their own,
-        also those that shared the model's. Weights are copied.
+        It predicts what the head of that layer's loss predicts. Losses on layers before go. Weights are copied.
 
         Args:
             layer: number of the last layer that is kept.
@@ -146,43 +145,24 @@ class DeepStackRNNForCausalLM(LayeredForCausalLM):
         Raises:
             ValueError: if the layer has no loss with a head of its own.
         """
-        heads = [head.loss.layer for head in self._heads if head.lm_head is not None]
+        heads = {head.loss.layer: i for i, head in enumerate(self._heads) if head.lm_head is not None}
         if layer not in heads:
             raise ValueError(
-                f"layer must be one with a loss and a head of its own, {heads or 'and none has'}; got {layer}"
+                f"layer must be one with a loss and a head of its own, {[*heads] or 'and none has'}; got {layer}"
             )
-        kept = [i for i, head in enumerate(self._heads) if head.loss.layer < layer]
-        own = next(i for i, head in enumerate(self._heads) if head.loss.layer == layer)
-        # The shared head of the new model is another one.
-        losses = [self.config.auxiliary_losses[i] | {"head": "own"} for i in kept]
         fields = self.config.to_dict() | {
             "layers": self.config.layers[: layer + 1],
-            "auxiliary_losses": losses,
-            "output_size": self._heads[own].loss.output_size,
+            "auxiliary_losses": [],
+            "output_size": self._heads[heads[layer]].loss.output_size,
             "tie_word_embeddings": False,
         }
-        model: Any = type(self)(self.config_class(**fields))
-        sources = {"lm_head.": f"auxiliary_heads.{own}.lm_head."}
-        sources["model.output_layer."] = f"auxiliary_heads.{own}.output_layer."
-        sources |= {f"auxiliary_heads.{new}.": f"auxiliary_heads.{old}." for new, old in enumerate(kept)}
-        weights = self.state_dict() | self._own_heads(kept)
-        for name, parameter in model.state_dict().items():
-            start = next((start for start in sources if name.startswith(start)), None)
-            parameter.copy_(weights[name if start is None else sources[start] + name.removeprefix(start)])
-        made: DeepStackRNNForCausalLM = model.to(device=self.device, dtype=self.dtype).train(self.training)
+        model: Any = type(self)(self.config_class(**fields)).to(device=self.device, dtype=self.dtype)
+        weights, head = self.state_dict(), f"auxiliary_heads.{heads[layer]}."
+        weights |= {
+            name.replace(head + "output_layer", "model.output_layer").removeprefix(head): part
+            for name, part in weights.items()
+            if name.startswith(head)
+        }
+        model.load_state_dict({name: weights[name] for name in model.state_dict()})
+        made: DeepStackRNNForCausalLM = model.train(self.training)
         return made
-
-    @torch.no_grad()
-    def _own_heads(self, numbers: Sequence[int]) -> dict[str, Tensor]:
-        """The weights of output layers that predict as these heads do with the model's."""
-        weights: dict[str, Tensor] = {}
-        for number in numbers:
-            shared, head = self.lm_head, self._heads[number]
-            if head.lm_head is not None:
-                continue
-            of_layer, name = head.projection, f"auxiliary_heads.{number}.lm_head"
-            weights[f"{name}.weight"] = shared.weight if of_layer is None else shared.weight @ of_layer.weight
-            if shared.bias is not None:
-                more = 0 if of_layer is None else shared.weight @ of_layer.bias
-                weights[f"{name}.bias"] = shared.bias + more
-        return weights

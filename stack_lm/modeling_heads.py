@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutputWithPast
 from transformers.utils import ModelOutput, can_return_tuple
 
+from .arguments import check_shape
 from .cache import CacheOutput, MemoryCache
 from .labels import IGNORED
 from .layers.controlled import Actions
-from .loss import check_shape
 from .modeling_stack_rnn import (
     HeadArguments,
     StackRNNModel,

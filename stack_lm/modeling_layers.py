@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from transformers.loss.loss_utils import ForCausalLMLoss
 from transformers.utils import logging
 
+from .arguments import is_plain_linear
 from .cache import MemoryCache
 from .configuration_layers import AuxiliaryLoss
 from .layers import memories
 from .layers.controlled import Actions
-from .loss import causal_lm_loss, is_plain_linear
+from .loss import causal_lm_loss
 from .modeling_stack_rnn import StackRNNCausalLMOutput, StackRNNForCausalLM, StackRNNModelOutput
 
 logger = logging.get_logger(__name__)

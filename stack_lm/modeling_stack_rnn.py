@@ -13,16 +13,15 @@ from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutpu
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 
-from .arguments import refuse_unknown
+from .arguments import check_ids, prepare_labels, refuse_unknown, whole_numbers, why_logits
 from .cache import CacheOutput, MemoryCache, MemoryGenerationMixin
 from .configuration_stack_rnn import ModelConfig, StackRNNConfig
 from .controllers import LSTMController, OneHot
 from .initialization import draw_weights, raise_forget_bias
 from .kernels.plain import forward_override
-from .labels import IGNORED
 from .layers.cell import CellState, Scan, StackRNNCell
 from .layers.controlled import Actions
-from .loss import causal_lm_loss, ignore_after_padding, number_after_padding, whole_numbers, why_logits
+from .loss import causal_lm_loss
 from .memory.base import numbers_hidden
 from .modeling_base import MemoryPreTrainedModel
 
@@ -108,24 +107,12 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
             raise ValueError(f"inputs_embeds must be [B, T, E]; got {list(inputs_embeds.shape)}")
         if inputs_embeds is None:
             assert input_ids is not None
-            self._check_ids(input_ids)
+            check_ids(input_ids, self.config.vocab_size)
             tokens: Any = self.embed_tokens
             inputs_embeds = tokens(input_ids)
         if inputs_embeds.shape[1] == 0:
-            raise ValueError(
-                f"the input has no tokens: its shape is {tuple(inputs_embeds.shape[:2])} (generate leaves out those "
-                "that past_key_values has seen)"
-            )
+            raise ValueError("the input has no tokens (generate leaves out those that past_key_values has seen)")
         return inputs_embeds
-
-    def _check_ids(self, ids: Tensor) -> None:
-        """Check ids in the memory of the CPU; on a GPU this would cost a synchronisation."""
-        if ids.device.type != "cpu" or numbers_hidden() or not ids.numel():
-            return
-        least, most = map(int, torch.aminmax(ids))
-        if least < 0 or most >= self.config.vocab_size:
-            wrong = least if least < 0 else most
-            raise IndexError(f"input_ids must be in [0, {self.config.vocab_size}); got {wrong}")
 
     @staticmethod
     def _cache(given: MemoryCache | None, use_cache: bool | None) -> MemoryCache | None:
@@ -262,8 +249,8 @@ class StackRNNModel(StackRNNPreTrainedModel):
             None if config.output_size is None else nn.Linear(config.hidden_size, config.output_size, bias=config.bias)
         )
         self.reading_exit = (
-            nn.Linear(self.cell.memory.exit_size, config.hidden_size, bias=False)
-            if config.reading_exit == "output" and self.cell.memory.exit_size
+            nn.Linear(self.cell.memory.output_size, config.hidden_size, bias=False)
+            if config.reading_exit == "output" and self.cell.memory.output_size
             else None
         )
         self.gradient_checkpointing = False
@@ -343,7 +330,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
     def embed(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
         embedded = super().embed(input_ids, inputs_embeds)
         is_one_hot = input_ids is not None and self.config.input_encoding == "one_hot"
-        return embedded.to(self.cell.like.dtype) if is_one_hot else embedded
+        return embedded.to(self.cell.reference_tensor.dtype) if is_one_hot else embedded
 
     def transform(self, outputs: Tensor, readings: Tensor | None = None) -> Tensor:
         """Return the input of the heads [..., H], through the output layer if there is one.
@@ -354,7 +341,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
         """
         if self.reading_exit is not None:
             assert readings is not None  # it requests them from the scan
-            outputs = outputs + self.reading_exit(self.cell.exits(outputs, readings))
+            outputs = outputs + self.reading_exit(self.cell.output_features(outputs, readings))
         return outputs if self.output_layer is None else torch.tanh(self.output_layer(outputs))
 
 
@@ -422,42 +409,30 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
         outputs, of_loss = self.run_model(
             kwargs, input_ids=input_ids, attention_mask=attention_mask, cache=cache, inputs_embeds=inputs_embeds
         )
-        shifted = of_loss.get("shift_labels")
-        given = labels if shifted is None else shifted
         hidden: Any = outputs.last_hidden_state
         own_loss = self.loss_function is not ForCausalLMLoss
-        if given is not None:
-            if not own_loss:
-                keeps_all = isinstance(logits_to_keep, int) and logits_to_keep == 0
-                given = whole_numbers(given, hidden.shape[:2] if keeps_all else None)
-            if attention_mask is not None:
-                ignored, number = of_loss.get("ignore_index", IGNORED), of_loss.get("num_items_in_batch")
-                shift = 1 if shifted is None else 0
-                kept = ignore_after_padding(given, attention_mask, shift, ignored)
-                if number is not None:
-                    counted = given[:, shift:], kept[:, shift:]
-                    of_loss["num_items_in_batch"] = number_after_padding(number, *counted, ignored)
-                given = kept
-            if shifted is None:
-                labels = given
-            else:
-                of_loss["shift_labels"] = given
-        needed = why_logits(given is not None, logits_to_keep, own_loss, self.lm_head)
+        shifted = of_loss.get("shift_labels")
+        if not own_loss:
+            shape = hidden.shape[:2] if isinstance(logits_to_keep, int) and logits_to_keep == 0 else None
+            if shifted is not None:
+                of_loss["shift_labels"] = whole_numbers(shifted, shape)
+            elif labels is not None:
+                labels = whole_numbers(labels, shape)
+        labels, of_loss = prepare_labels(labels, attention_mask, of_loss)
+        has_labels = labels is not None or shifted is not None
+        needed = why_logits(has_labels, logits_to_keep, own_loss, self.lm_head)
         if skip_logits and needed:
             raise ValueError(f"skip_logits=True cannot be used: {needed}")
         loss = logits = None
         if needed or not (self.training if skip_logits is None else skip_logits):
             if loss_dtype is not None or softmax_samples is not None:
-                asked = (
-                    f"softmax_samples={softmax_samples}" if loss_dtype is None else f"loss_dtype={str(loss_dtype)!r}"
-                )
-                computed = "logits are computed in evaluation mode; skip_logits=True skips them"
-                if skip_logits is False:
-                    computed = "logits are computed with skip_logits=False"
-                raise ValueError(f"{asked} cannot be used: {needed or computed}")
+                options = {"loss_dtype": str(loss_dtype), "softmax_samples": softmax_samples}
+                name = "loss_dtype" if softmax_samples is None else "softmax_samples"
+                reason = needed or "logits are computed; skip_logits=True skips them"
+                raise ValueError(f"{name}={options[name]!r} cannot be used: {reason}")
             steps = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
             logits = self.lm_head(self.dropout(hidden[:, steps]))
-            if given is not None:
+            if has_labels:
                 loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **of_loss)
         else:
             of_loss |= {"loss_dtype": loss_dtype, "softmax_samples": softmax_samples}

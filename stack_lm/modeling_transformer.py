@@ -205,12 +205,8 @@ class StackTransformerLayer(GradientCheckpointingLayer):
         self, normed: Tensor, first: Any, mask: Tensor | None, output_actions: bool = False
     ) -> tuple[Tensor, Tensor, Any, Actions]:
         """Run a memory or a cell over vectors; see `Recurrence.forward`."""
-        found = self.attention(normed, first, mask, output_actions=output_actions)
-        if isinstance(self.attention, StackAttention):
-            mixed, state, actions = found
-            return mixed, mixed, state, actions
-        mixed, own, state, actions = found
-        return mixed, own, state, actions
+        mixed, *own, state, actions = self.attention(normed, first, mask, output_actions=output_actions)
+        return mixed, own[0] if own else mixed, state, actions
 
 
 class StackTransformerPreTrainedModel(StackRNNPreTrainedModel):

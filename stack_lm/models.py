@@ -22,16 +22,20 @@ from .modeling_transformer import (
     StackTransformerModel,
 )
 
+# Classes by the Auto class that builds them, and the data that they train on.
+BODY = ("AutoModel",)
+LANGUAGE_MODEL = ("AutoModelForCausalLM", (TEXT, "language", "transduction"))
+SEQUENCE_CLASSIFIER = ("AutoModelForSequenceClassification", ("classification",))
+TOKEN_CLASSIFIER = ("AutoModelForTokenClassification", ("per_step", "language", "delayed"))
+
 STACK_RNN = register_model(
     ModelKind(
         StackRNNConfig,
         (
-            ModelClass(StackRNNModel, "AutoModel"),
-            ModelClass(StackRNNForCausalLM, "AutoModelForCausalLM", (TEXT, "language", "transduction")),
-            ModelClass(StackRNNForSequenceClassification, "AutoModelForSequenceClassification", ("classification",)),
-            ModelClass(
-                StackRNNForTokenClassification, "AutoModelForTokenClassification", ("per_step", "language", "delayed")
-            ),
+            ModelClass(StackRNNModel, *BODY),
+            ModelClass(StackRNNForCausalLM, *LANGUAGE_MODEL),
+            ModelClass(StackRNNForSequenceClassification, *SEQUENCE_CLASSIFIER),
+            ModelClass(StackRNNForTokenClassification, *TOKEN_CLASSIFIER),
             ModelClass(StackRNNForKHotPrediction, trains_on=("next_symbols",)),
         ),
         head_apart=True,
@@ -41,10 +45,7 @@ STACK_RNN = register_model(
 DEEP = register_model(
     ModelKind(
         DeepStackRNNConfig,
-        (
-            ModelClass(DeepStackRNNModel, "AutoModel"),
-            ModelClass(DeepStackRNNForCausalLM, "AutoModelForCausalLM", (TEXT,)),
-        ),
+        (ModelClass(DeepStackRNNModel, *BODY), ModelClass(DeepStackRNNForCausalLM, LANGUAGE_MODEL[0], (TEXT,))),
         head_apart=True,
         continuous=True,
         actions_only=True,
@@ -54,16 +55,10 @@ TRANSFORMER = register_model(
     ModelKind(
         StackTransformerConfig,
         (
-            ModelClass(StackTransformerModel, "AutoModel"),
-            ModelClass(StackTransformerForCausalLM, "AutoModelForCausalLM", (TEXT, "language", "transduction")),
-            ModelClass(
-                StackTransformerForSequenceClassification, "AutoModelForSequenceClassification", ("classification",)
-            ),
-            ModelClass(
-                StackTransformerForTokenClassification,
-                "AutoModelForTokenClassification",
-                ("per_step", "language", "delayed"),
-            ),
+            ModelClass(StackTransformerModel, *BODY),
+            ModelClass(StackTransformerForCausalLM, *LANGUAGE_MODEL),
+            ModelClass(StackTransformerForSequenceClassification, *SEQUENCE_CLASSIFIER),
+            ModelClass(StackTransformerForTokenClassification, *TOKEN_CLASSIFIER),
         ),
         head_apart=True,
         actions_only=True,
@@ -74,4 +69,4 @@ BUFFERED = register_model(
         BufferedStackRNNConfig, (ModelClass(BufferedStackRNNForTransduction, "AutoModelForSeq2SeqLM", ("per_step",)),)
     )
 )
-SPAN_PARSER = register_model(ModelKind(SpanParserConfig, (ModelClass(SpanParserModel, "AutoModel", (TREES,)),)))
+SPAN_PARSER = register_model(ModelKind(SpanParserConfig, (ModelClass(SpanParserModel, *BODY, (TREES,)),)))

@@ -33,7 +33,7 @@ LAYERS = [
     ["configuration_buffered", "configuration_deep", "configuration_span_parser", "configuration_transformer"],
     ["configuration_layers"],
     ["configuration_stack_rnn", "layers", "loss"],
-    ["initialization"],
+    ["initialization", "arguments"],
     ["kernels"],
     ["controllers", "controls"],
     ["memory"],
@@ -49,7 +49,7 @@ LAYERS = [
     ["tokenization", "config_files", "console"],
     ["checks", "trace", "atomic", "plugins"],
     ["messages", "markup"],
-    ["errors", "labels", "arguments", "import_hooks", "hub.standalone"],
+    ["errors", "labels", "import_hooks", "hub.standalone"],
 ]
 READERS = {"data.brackets", "data.files", "data.formats", "data.records", "data.text"}
 # What these entries may import besides themselves, for type checkers too. They know no model: they see one as a
@@ -210,6 +210,7 @@ def test_the_list_of_tasks_is_light():
 def test_public_names():
     import stack_lm
 
+    assert {"Parser", "surprisal", "ModelScorer", "__version__"} <= set(dir(stack_lm))
     for name in stack_lm.__all__:
         assert getattr(stack_lm, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'nonesuch'"):

@@ -11,34 +11,18 @@ from stack_lm import StackRNNConfig, StackRNNForCausalLM
 REFUSED = [
     ("memory", "stak", r"memory must be one of .*'none', 'stack'.*; got 'stak'"),
     (
-        "controller",
-        "transformer",
-        r"controller must be one of 'linear', 'sigmoid', 'direct', 'rnn', .*'lstm'; got 'transformer'",
-    ),
-    (
         "push_control",
         "hard",
-        r"push_control must be one of 'sigmoid', 'expected_value' or a finite number of at least 0; got 'hard'",
+        r"push_control must be one of 'sigmoid', 'expected_value' or a finite number of at least 0",
     ),
-    ("pop_control", -1.0, r"pop_control must be .* or a finite number of at least 0; got -1.0"),
     ("read_control", float("nan"), r"read_control must be .*; got nan"),
     ("pop_control", True, r"pop_control must be .*; got True"),
     ("hidden_size", "100", r"hidden_size must be an integer of at least 1; got '100'"),
-    ("hidden_size", 0, r"hidden_size must be an integer of at least 1; got 0"),
-    ("num_layers", True, r"num_layers must be an integer of at least 1; got True"),
     ("max_pop", 0, r"max_pop must be an integer of at least 1; got 0"),
-    (
-        "push_value_activation",
-        "relu",
-        r"push_value_activation must be one of 'tanh', 'sigmoid', 'exp', 'identity', 'hidden'; got 'relu'",
-    ),
+    ("push_value_activation", "relu", r"push_value_activation must be one of 'tanh', 'sigmoid', .*; got 'relu'"),
     ("pop_strength_init", "low", r"pop_strength_init must be a finite number or None; got 'low'"),
-    ("read_strength_init", float("inf"), r"read_strength_init must be a finite number or None; got inf"),
     ("embedding_dropout", 1.0, r"embedding_dropout must be a finite number of at least 0 and below 1; got 1.0"),
     ("learn_initial_state", 1, r"learn_initial_state must be True or False; got 1"),
-    ("input_encoding", "onehot", r"input_encoding must be one of 'embedding', 'one_hot'; got 'onehot'"),
-    ("output_size", 0, r"output_size must be an integer of at least 1 or None; got 0"),
-    ("prediction_threshold", 2, r"prediction_threshold must be a finite number of at least 0 and below 1; got 2"),
     ("pad_token_id", -1, r"pad_token_id must be an integer of at least 0 or None; got -1"),
     ("eos_token_id", [2, "x"], r"eos_token_id\[1\] must be an integer of at least 0; got 'x'"),
 ]
@@ -58,56 +42,27 @@ def test_unknown_fields_are_refused():
         StackRNNConfig(hiden_size=3)
 
 
-def test_tied_embeddings_need_equal_sizes():
-    with pytest.raises(ValueError, match="needs embedding_size == hidden_size; got 5 and 7"):
-        tiny_config(tie_word_embeddings=True)
-
-
 PAIRS = [
+    ({"tie_word_embeddings": True}, "tie_word_embeddings needs embedding_size to be .*; got 5 and 7"),
+    ({"tie_word_embeddings": True, "output_size": 4}, "tie_word_embeddings needs embedding_size to be .*; got 5 and 4"),
     ({"input_encoding": "one_hot"}, "embedding_size must be 23 with input_encoding='one_hot'.*; got 5"),
-    (
-        {"input_encoding": "one_hot", "embedding_size": None, "tie_word_embeddings": True},
-        "tie_word_embeddings needs input embeddings; got input_encoding='one_hot'",
-    ),
-    ({"tie_word_embeddings": True, "output_size": 4}, "needs embedding_size == output_size; got 5 and 4"),
+    ({"input_encoding": "one_hot", "embedding_size": None, "tie_word_embeddings": True}, "needs input embeddings"),
     (
         {"controller": "gru", "forget_bias": 1.0},
         "forget_bias needs controller='lstm' and bias=True; got 'gru' and True",
     ),
     ({"controller": "linear", "learn_initial_state": True}, "learn_initial_state needs a recurrent controller"),
-    ({"controller": "linear", "reading_entry": "hidden_state"}, "reading_entry='hidden_state' needs a recurrent"),
-    ({"controller": "direct", "reading_entry": "hidden_state"}, "needs a recurrent controller"),
+    ({"controller": "direct", "reading_entry": "hidden_state"}, "reading_entry='hidden_state' needs a recurrent"),
     (
         {"memory": "queue", "reading_exit": "output"},
-        "reading_exit='output' needs a memory with an exit, such as 'stack'; got 'queue'",
+        "reading_exit='output' needs a memory with an exit, .*; got 'queue'",
     ),
     ({"controller": "direct", "num_layers": 2}, "num_layers must be 1 with controller='direct'"),
     ({"controller": "direct", "hidden_size": 7}, "hidden_size must be 8 with controller='direct'; got 7"),
-    (
-        {"pop_control": 1.0, "pop_strength_init": 0.5},
-        "pop_strength_init=0.5 does not go with pop_control=1.0: a fixed strength has no start",
-    ),
+    ({"pop_control": 1.0, "pop_strength_init": 0.5}, "pop_strength_init=0.5 does not go with pop_control=1.0"),
     ({"bias": False, "push_strength_init": 1.0}, "push_strength_init=1.0 needs bias=True; got bias=False"),
-    (
-        {"push_strength_init": 3.0},
-        "push_strength_init must be above 0 and below max_push=3, the range of push_control='expected_value'; got 3.0",
-    ),
-    (
-        {"pop_control": "sigmoid", "pop_strength_init": -1.0},
-        "pop_strength_init must be above 0 and below 1, the range of pop_control='sigmoid'; got -1.0",
-    ),
-    ({"memory": "baby_ntm", "read_strength_init": 1.0}, "read_strength_init=1.0 does not go with memory='baby_ntm'"),
-    (
-        {"memory": "baby_ntm", "push_control": 1.0},
-        "push_control=1.0 does not go with memory='baby_ntm', which has no such",
-    ),
-    ({"memory": "queue", "num_stacks": 2}, "num_stacks=2 does not go with memory='queue'"),
-    ({"memory": "deque", "memory_depth": 9}, "memory_depth=9 does not go with memory='deque'"),
-    ({"memory": "superposition", "max_pop": 2}, "max_pop=2 does not go with memory='superposition'"),
-    (
-        {"memory": "multipop_superposition", "no_op": True},
-        "no_op=True does not go with memory='multipop_superposition'",
-    ),
+    ({"push_strength_init": 3.0}, "push_strength_init must be above 0 and below max_push=3, the range of .*; got 3.0"),
+    ({"memory": "queue", "num_stacks": 2}, "num_stacks=2 does not go with memory='queue', which has no such"),
 ]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stack_lm.controls import Controls
 from stack_lm.emission import ExpectedValue, Fixed, OperationChoice, Sigmoid, make_control
-from stack_lm.memory import NeuralStack, make_memory
+from stack_lm.memory import make_memory
 
 
 def controls(**fields):
@@ -57,12 +57,6 @@ def test_actions_are_emitted_in_the_order_of_the_fields():
     assert emitted.pop_strength.tolist() == [0.5, 0.5]
     torch.testing.assert_close(reported["read_distribution"], logits[:, 4:].softmax(-1))
     assert set(reported) == {"push_strength", "pop_strength", "read_strength", "read_distribution"}
-
-
-def test_sigmoid_values():
-    module = controls(push_value_activation="sigmoid")
-    hidden = torch.randn(2, 7)
-    torch.testing.assert_close(module(hidden)[0].push_value, module.projection(hidden)[:, :3].sigmoid())
 
 
 @pytest.mark.parametrize("control", ["sigmoid", "expected_value"])
@@ -172,10 +166,3 @@ def test_the_temperature_is_saved_with_the_weights():
     module = controls(memory="baby_ntm", operation_control="gumbel_softmax", temperature=0.8)
     assert module.state_dict()["choices.operation.temperature"] == pytest.approx(0.8)
     assert "choices.operation.temperature" not in controls(memory="baby_ntm").state_dict()
-
-
-def test_make_control():
-    assert isinstance(make_control("sigmoid", 3), Sigmoid)
-    assert isinstance(make_control("expected_value", 3), ExpectedValue)
-    assert isinstance(make_control(0.0, 3), Fixed)
-    assert NeuralStack(2).actions[1].name == "push_strength"

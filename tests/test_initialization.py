@@ -80,14 +80,8 @@ def bound(*matrices):
     ("fields", "groups"),
     [
         # rows of the actions that are one layer, and the gain of the function that follows
-        (
-            {"memory": "stack", "push_value_activation": "tanh", **STRENGTHS},
-            {"value": (60, 5 / 3), "strengths": (2, 1)},
-        ),
-        (
-            {"memory": "superposition", "no_op": True, "push_value_activation": "sigmoid"},
-            {"value": (60, 1), "choice": (3, 1)},
-        ),
+        ({"push_value_activation": "tanh", **STRENGTHS}, {"value": (60, 5 / 3), "strengths": (2, 1)}),
+        ({"memory": "superposition", "no_op": True}, {"value": (60, 1), "choice": (3, 1)}),
     ],
 )
 def test_xaviers_weights(fields, groups):
@@ -106,7 +100,7 @@ def test_xaviers_weights(fields, groups):
         own = [part for part in parts if (len(part) == 60) == (kind == "value")]
         expected = gain * math.sqrt(6 / (30 + rows))
         assert expected * 0.9 < bound(*own) <= expected, kind
-    biases = [-math.log(3)] if fields["memory"] == "stack" else []
+    biases = [-math.log(3)] if "memory" not in fields else []
     assert [b for b in controls.projection.bias.tolist() if b] == pytest.approx(biases)
 
 
@@ -124,14 +118,6 @@ def test_loaded_weights_stay(tmp_path, initialization):
     loaded = classifier.model.cell.controls.projection.weight
     torch.testing.assert_close(loaded, model.model.cell.controls.projection.weight, rtol=0, atol=0)
     assert classifier.score.weight.abs().sum() > 0
-
-
-def test_the_name_is_checked():
-    with pytest.raises(
-        ValueError,
-        match="initialization must be one of 'torch', 'normal_rows', 'xavier', 'truncated_normal'; got 'glorot'",
-    ):
-        StackRNNConfig(initialization="glorot")
 
 
 def test_xavier_for_the_strengths_of_buffers():

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stack_lm.loss import (
+    _make_softmax,
     _Softmax,
     default_chunk_rows,
     linear_cross_entropy,
@@ -113,6 +114,11 @@ def test_float32_and_large_logits():
             for one, two in zip(actual[1], exact[1], strict=True):
                 torch.testing.assert_close(one.double(), two, rtol=1e-5, atol=1e-6)
         assert all(gradient.isfinite().all() for gradient in actual[1])
+
+
+def test_the_reference_has_no_compiled_softmax(monkeypatch):
+    monkeypatch.setenv("STACK_LM_SCAN_BACKEND", "reference")
+    assert type(_make_softmax(torch.empty(2, 3), None, True)) is _Softmax
 
 
 def test_gradcheck():

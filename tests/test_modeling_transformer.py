@@ -311,25 +311,18 @@ def test_a_configuration_is_complete_and_saved(tmp_path):
             {"layers": ["attention", "atention"]},
             r"layers\[1\] must be 'attention' or have a memory: memory must be one",
         ),
-        ({"layers": ["none"]}, r"layers\[0\]: memory='none' reads nothing"),
+        ({"layers": ["none"]}, r"layers\[0\] must be .*: memory='none' reads nothing"),
         ({"layers": [3]}, r"layers\[0\] must be 'attention', the name of a memory, or a mapping .*; got 3"),
-        (
-            {"layers": [{"memory": "stack", "size": 3}]},
-            r"unknown key 'layers\[0\].size'; the keys here are memory, mem",
-        ),
-        ({"layers": [{"memory": "stack", "memory_size": 0}]}, r"layers\[0\]: memory_size must be an integer of at"),
+        ({"layers": [{"memory": "stack", "size": 3}]}, r"layers\[0\] must be .*: memory='stack' has no setting 'size'"),
         (
             {"layers": [{"controller": "lstm", "units": 3}]},
             r"unknown key 'layers\[0\].units'; the keys here are memory, ",
         ),
-        ({"layers": [{"controller": "lstn"}]}, r"layers\[0\].controller must be one of .*; got 'lstn'"),
         ({"layers": [{"controller": "lstm", "memory_size": 0}]}, r"layers\[0\]: memory_size must be an integer of at"),
         ({"layers": [CELL | {"detach": True}]}, r"layers\[0\] has no loss to learn from: it is detached"),
-        ({"auxiliary_losses": [{"layer": 5}]}, r"auxiliary_losses\[0\].layer must be the number of a layer, below 5"),
         ({"hidden_size": 10}, "num_attention_heads must divide hidden_size=10; got 4"),
         ({"hidden_size": 12, "position_encoding": "rotary"}, "position_encoding='rotary' needs heads of an even size"),
         ({"heads": 3}, "StackTransformerConfig has no field 'heads'"),
-        ({"hidden_act": "tanh"}, "hidden_act must be one of 'relu', 'gelu', 'gelu_new'; got 'tanh'"),
     ],
 )
 def test_errors_have_one_line(fields, message):

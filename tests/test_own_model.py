@@ -66,12 +66,6 @@ def ids(*shape):
     return torch.randint(1, 19, shape)
 
 
-def greedy(model, prompt, steps):
-    for _ in range(steps):
-        prompt = torch.cat((prompt, model(prompt).logits[:, -1:].argmax(-1)), dim=1)
-    return prompt
-
-
 def test_it_keeps_the_rules(own):
     check_model(make(own, memories=["stack", "superposition"]))
     check_model(own.MemoryTransformerForCausalLM(own.MemoryTransformerConfig()))
@@ -106,18 +100,6 @@ def test_a_cache_continues_as_the_whole_does(own):
         model(sentence, past_key_values=copy)
 
 
-@pytest.mark.parametrize("options", [{}, {"use_cache": False}, {"num_beams": 3}])
-def test_it_generates(own, options):
-    model = make(own)
-    prompts = [ids(1, n) for n in (2, 5, 3)]
-    batch = torch.cat([torch.nn.functional.pad(prompt, (5 - prompt.shape[1], 0)) for prompt in prompts])
-    options = {"max_new_tokens": 5, "do_sample": False, **options}
-    generated = model.generate(batch, attention_mask=(batch != 0).long(), **options)
-    for row, prompt in zip(generated, prompts, strict=True):
-        alone = model.generate(prompt, **options) if "num_beams" in options else greedy(model, prompt, 5)
-        assert row[5:].tolist() == alone[0, prompt.shape[1] :].tolist()
-
-
 def test_beams_find_what_a_search_without_a_cache_finds(own):
     model = make(own)
     options = {"num_beams": 4, "max_new_tokens": 6, "do_sample": False}
@@ -144,8 +126,6 @@ def test_training_writes_its_metrics(trained):
             "training.softmax_samples is not for MemoryTransformerForCausalLM, whose forward method has no such",
         ),
         ("model_type: memory_transformer, heads: 3", "model: unknown key 'heads'; the keys here are "),
-        ("model_type: memory_transformer, memories: [heap]", "model: memory must be one of"),
-        ("model_type: buffered_stack_rnn", "model.model_type must be one of stack_rnn"),
     ],
 )
 def test_bad_configurations_are_one_line(own, capsys, tmp_path, fields, message):

@@ -44,10 +44,13 @@ def packages() -> Iterator[tuple[str, Path]]:
 
 def public_names(package: str, folder: Path) -> list[str]:
     """The names that a package's `__all__` lists; without one, the public classes and functions of its modules."""
-    for node in ast.parse((folder / "__init__.py").read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
-            return [f"{package}.{name}" for name in ast.literal_eval(node.value)]
-    return [
+    listed = [
+        f"{package}.{name}"
+        for node in ast.parse((folder / "__init__.py").read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in ("__all__", "_HOMES")
+        for name in ast.literal_eval(node.value)
+    ]
+    return listed or [
         f"{package}.{path.stem}.{node.name}"
         for path in sorted(folder.glob("*.py"))
         for node in ast.parse(path.read_text(encoding="utf-8")).body

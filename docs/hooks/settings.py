@@ -88,8 +88,7 @@ def model_sections() -> Iterator[str]:
         StackTransformerConfig,
     )
     from stack_lm.configuration_deep import LayerConfig
-    from stack_lm.configuration_layers import AuxiliaryLoss, Decay
-    from stack_lm.configuration_transformer import RecurrentSublayer
+    from stack_lm.configuration_layers import AuxiliaryLoss, Decay, RecurrentLayer
 
     yield f"## stack_rnn\n\n{_summary(StackRNNConfig)}\n\n{table(StackRNNConfig)}"
     own = vars(BufferedStackRNNConfig)["__annotations__"]
@@ -98,7 +97,7 @@ def model_sections() -> Iterator[str]:
     for key, cls in {"layers[]": LayerConfig, "auxiliary_losses[]": AuxiliaryLoss, "weight": Decay}.items():
         yield f"### {key}\n\n{_summary(cls)}\n\n{table(cls)}"
     yield f"## stack_transformer\n\n{_summary(StackTransformerConfig)}\n\n{table(StackTransformerConfig)}"
-    yield f"### layers[] with a controller\n\n{_summary(RecurrentSublayer)}\n\n{table(RecurrentSublayer)}"
+    yield f"### layers[] with a controller\n\n{_summary(RecurrentLayer)}\n\n{table(RecurrentLayer)}"
     yield f"## span_parser\n\n{_summary(SpanParserConfig)}\n\n{table(SpanParserConfig)}"
 
 

@@ -1,6 +1,6 @@
 """Layers: a memory with its controls, driven by given vectors or by a controller; and the layers of a model."""
 
-from .of_models import (
+from .discovery import (
     actions_by_layer,
     draw_noise,
     memories,

@@ -6,7 +6,7 @@ step t enters the controller at step t + 1, so the cell, not the memory alone, i
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +25,20 @@ _DESCRIBED = (
     *("controller", "embedding_size", "hidden_size", "num_layers", "hidden_dropout", "bias", "learn_initial_state"),
     *("reading_entry", "input_skip_connections", "first_layer"),
 )
+
+
+class ScanOutputs(TypedDict, total=False):
+    """What a scan collects besides its outputs.
+
+    Attributes:
+        output_actions: the actions.
+        output_layers: the outputs of every controller layer.
+        output_readings: the readings.
+    """
+
+    output_actions: bool
+    output_layers: bool
+    output_readings: bool
 
 
 @register_layer
@@ -68,13 +82,13 @@ class StackRNNCell(ControlledMemory):
         return self.driver.controller
 
     @property
-    def like(self) -> Tensor:
+    def reference_tensor(self) -> Tensor:
         """A tensor of the cell's device and type; searching the parameters for one is slower."""
         weight: Tensor | None = self.bare_controller.parameter_of("weight_ih", 0)
         if weight is not None:
             return weight
         projection = self.controls.projection  # a direct controller has none
-        return super().like if projection is None else projection.weight
+        return super().reference_tensor if projection is None else projection.weight
 
     def initial_state(self, batch_size: int, length: int | None = None) -> CellState:
         """The state before the first step, of `length` if known: an empty memory and its reading."""
@@ -139,10 +153,7 @@ class StackRNNCell(ControlledMemory):
         inputs: Tensor,
         state: CellState | None = None,
         mask: Tensor | None = None,
-        *,
-        output_actions: bool = False,
-        output_layers: bool = False,
-        output_readings: bool = False,
+        **outputs: Unpack[ScanOutputs],
     ) -> Scan:
         """Run a sequence.
 
@@ -150,34 +161,28 @@ class StackRNNCell(ControlledMemory):
             inputs: x_1 .. x_T, [B, T, E]; or integers [B, T], the numbers of one-hot vectors of size E.
             state: the initial state; None is an empty one.
             mask: [B, T] bool, False at padding. A padded step leaves the whole state unchanged; its output is zeros.
-            output_actions: collect the actions.
-            output_layers: collect the outputs of every controller layer.
-            output_readings: collect the readings.
+            **outputs: see `ScanOutputs`.
 
         Raises:
             ValueError: if `scan_backend` names a backend that cannot run this, and as `step`.
         """
         # A call of the module, so that hooks on it run; with backward hooks, torch makes a plain tuple of a scan.
-        scan = self(
-            inputs,
-            state,
-            mask,
-            output_actions=output_actions,
-            output_layers=output_layers,
-            output_readings=output_readings,
-        )
-        return Scan(*scan)
+        return Scan(*self(inputs, state, mask, **outputs))
 
     def forward(
-        self, inputs: Tensor, state: CellState | None = None, mask: Tensor | None = None, **wanted: bool
+        self,
+        inputs: Tensor,
+        state: CellState | None = None,
+        mask: Tensor | None = None,
+        **outputs: Unpack[ScanOutputs],
     ) -> Scan:
         """See `scan`."""
         batch_size, length = inputs.shape[:2]
         state = self.begin(state, inputs, mask)
-        like = inputs if inputs.is_floating_point() else self.like
+        reference = inputs if inputs.is_floating_point() else self.reference_tensor
         # Drawn ahead and given to every backend, so that the result of a seed does not depend on the backend.
-        given = Inputs(inputs, mask, self.controls.draw_noise((batch_size, length), like), None, length)
-        return self.run(given, state, **wanted)
+        given = Inputs(inputs, mask, self.controls.draw_noise((batch_size, length), reference), None, length)
+        return self.run(given, state, **outputs)
 
     def obstacle_to_operator(self) -> str | None:
         return operator_obstacle(self)
@@ -192,12 +197,12 @@ class StackRNNCell(ControlledMemory):
     ) -> Scan:
         """`scan`, from the state that `begin` makes and with the noise drawn."""
         inputs, mask = given.values, given.mask
-        like = inputs if inputs.is_floating_point() else self.like
+        reference = inputs if inputs.is_floating_point() else self.reference_tensor
         size = self.bare_controller.input_size
         if inputs.is_floating_point() and inputs.shape[-1] != size:
             raise ValueError(f"the input must be vectors of {size} numbers; got {list(inputs.shape)}")
         system = self.system
-        backend, _ = dispatch.choose(system, self.request(inputs, like, mask, output_layers))
+        backend, _ = dispatch.choose(system, self.request(inputs, reference, mask, output_layers))
         if backend == "operator":
             scan = run_as_operator(self, given, state, output_actions, output_readings)
             return scan._replace(layers=(scan.outputs,) if output_layers else None)
@@ -222,7 +227,7 @@ class StackRNNCell(ControlledMemory):
     ) -> Scan:
         inputs, mask = given.values, given.mask
         if not inputs.is_floating_point():
-            inputs = F.one_hot(inputs, self.bare_controller.input_size).to(self.like.dtype)
+            inputs = F.one_hot(inputs, self.bare_controller.input_size).to(self.reference_tensor.dtype)
         alone = len(self.memory.actions) == 0 and mask is None and not output_layers and not output_readings
         alone &= DROPOUT not in given.noise  # torch's own networks draw it
         if alone and not under_transform():  # torch's own networks have no rule for vmap
@@ -248,12 +253,12 @@ class StackRNNCell(ControlledMemory):
             read = None if read is None else read.masked_fill(~mask.unsqueeze(-1), 0)
         return Scan(stacked[-1], read, stacked if output_layers else None, over_time(actions), state)
 
-    def exits(self, outputs: Tensor, readings: Tensor) -> Tensor:
-        """Return the memory's exits [..., X], which a head sees beside the controller's outputs; see `Memory.exits`.
+    def output_features(self, outputs: Tensor, readings: Tensor) -> Tensor:
+        """The features [..., X] that a head sees beside the controller's outputs; see `Memory.output_features`.
 
         Args:
             outputs: the outputs of the controller, o_t [..., H].
             readings: the readings of the same steps, r_t [..., R].
         """
         actions, _ = self.controls(outputs.flatten(0, -2))
-        return self.memory.exits(actions, readings.flatten(0, -2)).unflatten(0, readings.shape[:-1])
+        return self.memory.output_features(actions, readings.flatten(0, -2)).unflatten(0, readings.shape[:-1])

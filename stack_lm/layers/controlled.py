@@ -33,8 +33,8 @@ class Actions(dict[str, Tensor]):
         try:
             return self[name]
         except KeyError:
-            there = ", ".join(self) or "no actions, because the model has no memory"
-            raise AttributeError(f"no action {name!r}; there are {there}") from None
+            names = ", ".join(self) or "no actions, because the model has no memory"
+            raise AttributeError(f"no action {name!r}; there are {names}") from None
 
 
 pytree.register_pytree_node(
@@ -118,7 +118,7 @@ class ControlledMemory(nn.Module):
         return f"a {type(self).__name__} cannot be rebuilt from a description"
 
     @property
-    def like(self) -> Tensor:
+    def reference_tensor(self) -> Tensor:
         """A tensor of the module's device and type; a direct controller without a memory has only a buffer."""
         return next(chain(self.parameters(), self.buffers()), torch.empty(0))
 
@@ -127,18 +127,24 @@ class ControlledMemory(nn.Module):
         """Supplies the vectors from which actions are emitted."""
         return GivenVectors()
 
-    def choose_backend(self, like: Tensor, *, system: System | None = None, **request: Any) -> dispatch.BackendChoice:
+    def choose_backend(
+        self, reference: Tensor, *, system: System | None = None, **request: Any
+    ) -> dispatch.BackendChoice:
         """The backend of a scan.
 
         Args:
-            like: a tensor of the device and type of the inputs.
+            reference: a tensor of the device and type of the inputs.
             system: the system to run; by default this layer's own.
             **request: the fields of `Request` that differ from their defaults.
 
         Raises:
             ValueError: if `scan_backend` names a backend that cannot run this.
         """
-        asked: dict[str, Any] = {"device": like.device, "dtype": like.dtype, "backend": self.scan_backend} | request
+        asked: dict[str, Any] = {
+            "device": reference.device,
+            "dtype": reference.dtype,
+            "backend": self.scan_backend,
+        } | request
         return dispatch.choose(self.system if system is None else system, Request(**asked))
 
     @property
@@ -148,10 +154,10 @@ class ControlledMemory(nn.Module):
 
     def empty(self, batch_size: int, length: int | None = None) -> MemoryState:
         """An empty memory for `batch_size` sequences of `length` steps, if known, and its reading."""
-        like = self.like
-        memory = self.memory.initial_state(batch_size, length, device=like.device, dtype=like.dtype)
+        reference = self.reference_tensor
+        memory = self.memory.initial_state(batch_size, length, device=reference.device, dtype=reference.dtype)
         memory = self.memory.set_learned(memory, self.controls.first())
-        return MemoryState(memory, self.memory.initial_reading(memory).to(like.dtype))
+        return MemoryState(memory, self.memory.initial_reading(memory).to(reference.dtype))
 
     def check_state(self, state: Any, inputs: Tensor) -> None:
         """Reject a state of another layer or of other sequences: compiled code would read beyond its end.
@@ -172,30 +178,23 @@ class ControlledMemory(nn.Module):
     def _check_form(self, state: Any) -> None:
         if self._form is None or self._form[0] is not self.memory:  # an intervention puts another in its place
             self._form = (self.memory, self._form_of_states())
-        kind, wanted, floating = self._form[1]
-        memory = self.memory.state_type
-        if not isinstance(state, kind):
-            raise ValueError(f"the state of this layer is a {kind.__name__}; got a {type(state).__name__}")
-        if not isinstance(state.memory, memory):
-            raise ValueError(
-                f"the memory of this layer's state is a {memory.__name__}; got a {type(state.memory).__name__}"
-            )
-        shapes = _shapes(state)
-        if len(shapes) != len(wanted) or not all(map(_fits, shapes, wanted)):
-            here = [[*("any" if size is None else size for size in shape)] for shape in wanted]
-            got = [[*shape] for shape in shapes]
+        kind, shapes, floating = self._form[1]
+        for part, expected in ((state, kind), (getattr(state, "memory", None), self.memory.state_type)):
+            if not isinstance(part, expected):
+                raise ValueError(f"the state of this layer has a {expected.__name__}; got a {type(part).__name__}")
+        tensors = list(leaves(state))
+        if len(tensors) != len(shapes) or not all(map(_fits, tensors, shapes)):
+            here = [[*("any" if size is None else size for size in shape)] for shape in shapes]
+            got = [[*tensor.shape[1:]] for tensor in tensors]
             raise ValueError(
                 f"the state belongs to another layer: without the batch, its tensors are {got}; here {here}"
             )
-        for tensor, is_floating in zip(leaves(state), floating, strict=True):
-            if tensor.shape[0] != state.reading.shape[0]:
-                sizes = [each.shape[0] for each in leaves(state)]
-                raise ValueError(f"all tensors of a state must have the same number of sequences; got {sizes}")
-            if tensor.is_floating_point() != is_floating:
-                needed = "floating-point numbers" if is_floating else "integers or bool"
-                raise ValueError(
-                    f"a tensor of the state must be of {needed}, as this layer returns it; got {tensor.dtype}"
-                )
+        sizes = [tensor.shape[0] for tensor in tensors]
+        if len({*sizes, state.reading.shape[0]}) > 1:
+            raise ValueError(f"all tensors of a state must have the same number of sequences; got {sizes}")
+        types = [tensor.dtype for tensor in tensors]
+        if [dtype.is_floating_point for dtype in types] != floating:
+            raise ValueError(f"the tensors of the state must be of floating-point type or not: {floating}; got {types}")
 
     def _form_of_states(self) -> _Form:
         """The type of a state; shapes without the batch, with None for a size that may change; which are floating."""
@@ -205,26 +204,20 @@ class ControlledMemory(nn.Module):
                 memory, _ = self.memory.update(states[-1].memory, self._some_actions())
                 states.append(states[-1]._replace(memory=memory))
         form = []
-        for shapes in zip(*map(_shapes, states), strict=True):  # of one tensor in each of the states
-            sizes = map(set, zip(*shapes, strict=True))
+        for same in zip(*map(leaves, states), strict=True):  # one tensor in each of the states
+            sizes = map(set, zip(*(tensor.shape[1:] for tensor in same), strict=True))
             form.append(tuple(size.pop() if len(size) == 1 else None for size in sizes))
         return type(states[0]), form, [tensor.is_floating_point() for tensor in leaves(states[0])]
 
     def _some_actions(self) -> Any:
         """Arbitrary actions on the memory of one sequence."""
-        like = self.like
-        wide = torch.promote_types(like.dtype, torch.float32)
-        return self.memory.action_type(
-            **{
-                field.name: torch.full(
-                    (1, *field.shape),
-                    1 / field.shape[-1] if isinstance(field, Choice) else 0.0,
-                    device=like.device,
-                    dtype=like.dtype if isinstance(field, Value) else wide,
-                )
-                for field in self.memory.actions
-            }
-        )
+        reference = self.reference_tensor
+        wide = torch.promote_types(reference.dtype, torch.float32)
+        actions = []
+        for field in self.memory.actions:
+            action = reference.new_zeros(1, *field.shape, dtype=reference.dtype if isinstance(field, Value) else wide)
+            actions.append(action + 1 / field.shape[-1] if isinstance(field, Choice) else action)
+        return self.memory.action_type(*actions)
 
     def check_type(self, name: str, inputs: Any) -> None:
         """Check that inputs are a tensor of the weights' type, or that autocast will make them so.
@@ -234,7 +227,7 @@ class ControlledMemory(nn.Module):
         """
         if not inputs.is_floating_point():
             raise ValueError(f"{name} must be of a floating-point type; got {inputs.dtype}")
-        weights, device = self.like.dtype, inputs.device.type
+        weights, device = self.reference_tensor.dtype, inputs.device.type
         if inputs.dtype == weights or not weights.is_floating_point:  # those of quantised layers are integers
             return
         if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
@@ -249,7 +242,7 @@ class ControlledMemory(nn.Module):
         """
         batch_size, length = inputs.shape[:2]
         check_mask("mask", mask, (batch_size, length))
-        if (here := self.like.device) != inputs.device:
+        if (here := self.reference_tensor.device) != inputs.device:
             name = type(self).__name__
             hint = f": offload with preload_module_classes=[{name!r}]" if here.type == "meta" else ""
             raise ValueError(f"the weights of a {name} are on {here}; the inputs are on {inputs.device}{hint}")
@@ -258,13 +251,13 @@ class ControlledMemory(nn.Module):
         self.check_state(state, inputs)
         return state._replace(memory=self.memory.compact(state.memory, length))
 
-    def request(self, inputs: Tensor, like: Tensor, mask: Tensor | None, all_layers: bool = False) -> Request:
-        """The request to a backend for a scan of inputs [B, T, ...] in the type of `like`."""
+    def request(self, inputs: Tensor, reference: Tensor, mask: Tensor | None, all_layers: bool = False) -> Request:
+        """The request to a backend for a scan of inputs [B, T, ...] in the type of `reference`."""
         batch_size, length = inputs.shape[:2]
         traced = torch.compiler.is_compiling()
         return Request(
             device=inputs.device,
-            dtype=like.dtype,
+            dtype=reference.dtype,
             backend=self.scan_backend,
             has_mask=mask is not None,
             all_layers=all_layers,
@@ -293,7 +286,7 @@ class ControlledMemory(nn.Module):
 
     def draw_noise(self, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Noise:
         """The noise of the steps of a scan, by name [*shape, ...]; see `Controls.draw_noise`."""
-        return self.controls.draw_noise(shape, self.like, generator)
+        return self.controls.draw_noise(shape, self.reference_tensor, generator)
 
     def drive(
         self, hidden: Tensor, state: MemoryState, active: Tensor | None = None, noise: Noise | None = None
@@ -357,13 +350,10 @@ def check_mask(name: str, mask: Any, shape: tuple[int, ...]) -> None:
     raise ValueError(f"{name} must be a tensor torch.bool {list(shape)}, False at padding; got {got}")
 
 
-def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(wanted) and all(need in (None, size) for size, need in zip(shape, wanted, strict=True))
-
-
-def _shapes(state: Any) -> list[tuple[int, ...]]:
-    """The shapes of a state's tensors, without the batch."""
-    return [tuple(tensor.shape[1:]) for tensor in leaves(state)]
+def _fits(tensor: Tensor, expected: tuple[int | None, ...]) -> bool:
+    """Whether a tensor has an expected shape without the batch."""
+    shape = tensor.shape[1:]
+    return len(shape) == len(expected) and all(n in (None, size) for size, n in zip(shape, expected, strict=True))
 
 
 def set_scan_backend(model: nn.Module, name: str) -> None:
@@ -387,7 +377,7 @@ def explain_backend(model: nn.Module) -> str:
     lines: dict[str, None] = {}
     for module in model.modules():
         if isinstance(module, ControlledMemory):
-            name, reason = module.choose_backend(module.like)
+            name, reason = module.choose_backend(module.reference_tensor)
             lines[f"{name}: {reason}"] = None
     if not lines:
         raise ValueError(f"a {type(model).__name__} has no memory layer or StackRNNCell, and so no scan")

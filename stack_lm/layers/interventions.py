@@ -29,7 +29,7 @@ class Intervention:
             one call, from an empty memory and with any padding on the right.
         one_element: the memory is emptied before each step, so that it holds only the element that the step pushes.
         reading: [R], replaces every reading; None keeps it.
-        exit: [X], replaces the memory's vector for a head (see `Memory.exits`); None keeps it.
+        exit: [X], replaces the memory's vector for a head (see `Memory.output_features`); None keeps it.
     """
 
     actions: Mapping[str, float | Tensor] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
     ) -> None:
         self.memory, self.intervention, self.first = memory, intervention, first or {}
         self.actions, self.action_type, self.learned = memory.actions, memory.action_type, memory.learned
-        self.reading_size, self.exit_size = memory.reading_size, memory.exit_size
+        self.reading_size, self.output_size = memory.reading_size, memory.output_size
         shapes = {action.name: action.shape for action in memory.actions}
         self._given: dict[str, tuple[Tensor, bool]] = {}
         for name, value in intervention.actions.items():
@@ -91,7 +91,7 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
                 steps = ", ".join(map(str, ("B", "T", *shape)))
                 raise ValueError(f"{name} must be a number, {list(shape)} or [{steps}]; got {list(given.shape)}")
             self._given[name] = given, of_steps
-        for name, size in (("reading", self.reading_size), ("exit", self.exit_size)):
+        for name, size in (("reading", self.reading_size), ("exit", self.output_size)):
             vector = getattr(intervention, name)
             if vector is not None and vector.shape != (size,):
                 raise ValueError(f"{name} must be [{size}]; got {list(vector.shape)}")
@@ -106,7 +106,7 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
         reading = self.memory.initial_reading(state)
         done = tuple(reading.new_zeros(batch_size, *action.shape) for action in self.actions)
         steps = torch.zeros(batch_size, dtype=torch.int64, device=reading.device)
-        exits = reading.new_zeros(batch_size, self.exit_size) if self.exit_size else None
+        exits = reading.new_zeros(batch_size, self.output_size) if self.output_size else None
         return IntervenedState(state, steps, done, reading, exits)
 
     def set_learned(
@@ -126,7 +126,7 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
         after, reading = self.memory.update(before, actions)
         if self.intervention.reading is not None:
             reading = self.intervention.reading.to(reading).expand_as(reading)
-        exits = self._exit(actions, reading) if self.exit_size else None
+        exits = self._exit(actions, reading) if self.output_size else None
         return IntervenedState(after, state.steps + 1, tuple(actions), reading, exits), reading
 
     def hold(self, active: Tensor, new: IntervenedState, old: IntervenedState) -> IntervenedState:
@@ -147,7 +147,7 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
     def reset(self, state: IntervenedState, rows: Tensor) -> IntervenedState:
         return super().reset(state, rows)._replace(memory=self.memory.reset(state.memory, rows))
 
-    def exits(self, actions: Any, readings: Tensor) -> Tensor:
+    def output_features(self, actions: Any, readings: Tensor) -> Tensor:
         """The steps of whole sequences one after another, [B * T, ...]."""
         return self._exit(self._replaced(actions), readings)
 
@@ -165,7 +165,7 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
 
     def _exit(self, actions: Any, readings: Tensor) -> Tensor:
         fixed = self.intervention.exit
-        exits = self.memory.exits(actions, readings)
+        exits = self.memory.output_features(actions, readings)
         return exits if fixed is None else fixed.to(exits).expand_as(exits)
 
     def _replaced(self, actions: Any, steps: Tensor | None = None) -> Any:
@@ -203,12 +203,8 @@ def intervene(layer: ControlledMemory, intervention: Intervention) -> Iterator[N
         intervention: what to replace.
 
     Raises:
-        ValueError: if the intervention does not fit the memory, or for a module that is not a layer with a memory.
+        ValueError: if the intervention does not fit the memory.
     """
-    if not isinstance(layer, ControlledMemory):
-        raise ValueError(
-            f"intervene takes a layer with a memory, one of stack_lm.memories(model); got a {type(layer).__name__}"
-        )
     memory, backend = layer.memory, layer.scan_backend
     layer.memory, layer.scan_backend = IntervenedMemory(memory, intervention, layer.controls.first()), "reference"
     try:

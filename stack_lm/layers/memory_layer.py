@@ -102,10 +102,6 @@ class MemoryLayer(ControlledMemory):
             ValueError: if shapes or types do not fit, if there is no step, if `scan_backend` names a backend that
                 cannot run this, or if a memory of limited size overflows and is set to raise an error then.
         """
-        if not isinstance(hidden, Tensor):
-            raise ValueError(
-                f"hidden must be a tensor [B, T, {self.input_size}], with a mask; got a {type(hidden).__name__}"
-            )
         if hidden.dim() != 3 or hidden.shape[1] == 0 or hidden.shape[2] != self.input_size:
             raise ValueError(f"hidden must be [B, T, {self.input_size}] with T of at least 1; got {list(hidden.shape)}")
         self.check_type("hidden", hidden)
@@ -156,9 +152,8 @@ class MemoryLayer(ControlledMemory):
             ValueError: if shapes or types do not fit, if the state has another batch size, or if a memory of limited
                 size overflows.
         """
-        if not isinstance(hidden, Tensor) or hidden.dim() != 2 or hidden.shape[1] != self.input_size:
-            got = list(hidden.shape) if isinstance(hidden, Tensor) else f"a {type(hidden).__name__}"
-            raise ValueError(f"hidden must be a tensor [B, {self.input_size}], of one step; got {got}")
+        if hidden.dim() != 2 or hidden.shape[1] != self.input_size:
+            raise ValueError(f"hidden must be [B, {self.input_size}], of one step; got {list(hidden.shape)}")
         self.check_type("hidden", hidden)
         check_mask("active", active, (hidden.shape[0],))
         if state is None:

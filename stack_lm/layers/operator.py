@@ -131,7 +131,7 @@ def run_as_operator(
     assert layer.description is not None, "see `operator_obstacle`"
     first, weights = list(leaves(state)), [*layer.parameters(), *layer.buffers()]
     # Autocast, which casts vectors of another type elsewhere, has no effect inside an operator.
-    values = given.values.to(layer.like.dtype) if given.values.is_floating_point() else given.values
+    values = given.values.to(layer.reference_tensor.dtype) if given.values.is_floating_point() else given.values
     # An exported program is for inference: without a backward pass, nothing needs to be kept.
     trains = torch.is_grad_enabled() and not torch.compiler.is_exporting()
     live = [trains and tensor.requires_grad for tensor in (values, *first, *weights)]
@@ -241,21 +241,8 @@ def _own(part: Tensor, storages: set[int]) -> Tensor:
 
 
 @_scan.register_fake
-def _(
-    description: str,
-    values: Tensor,
-    mask: Tensor | None,
-    state: Sequence[Tensor],
-    noise: Sequence[Tensor],
-    noisy: str,
-    weights: Sequence[Tensor],
-    live: Sequence[bool],
-    backend: str,
-    training: bool,
-    dropout: float,
-    measures: bool,
-    readings: bool,
-) -> list[Tensor]:
+def _(description: str, values: Tensor, mask: Tensor | None, state: Sequence[Tensor], *others: Any) -> list[Tensor]:
+    *_, live, _, _, _, measures, readings = others
     runner = _RUNNERS.of(description)
     memory, (batch_size, length) = runner.layer.memory, values.shape[:2]
     parts = iter(state)

@@ -80,11 +80,9 @@ class StackRNN(nn.Module):
             raise ValueError(f"memory must be one name, or one for each of num_layers={num_layers}; got {memories}")
         known = {name: None for each in memories for name in memory_class(each).settings}
         for name in ("bidirectional", "proj_size"):  # code written for torch's modules may pass their defaults
-            if not settings.get(name, True):
-                del settings[name]
+            if settings.pop(name, False):
+                raise ValueError(f"StackRNN has no {name}, unlike torch's modules")
         unknown = next((name for name in settings if name not in known), None)
-        if unknown in ("bidirectional", "proj_size"):
-            raise ValueError(f"StackRNN has no {unknown}, unlike torch's modules")
         if unknown is not None:
             raise unknown_setting(memory, unknown, known)
         self.controller = OneOf(tuple(_MODES))("controller", controller)
@@ -102,10 +100,10 @@ class StackRNN(nn.Module):
             memory,
             {name: value for name, value in settings.items() if name in memory_class(memory).settings},
             controller=self.controller,
-            input_size=self.hidden_size if number else self.input_size,
+            embedding_size=self.hidden_size if number else self.input_size,
             hidden_size=self.hidden_size,
             bias=self.bias,
-            number=number,
+            first_layer=number,
         )
         return StackRNNCell(config)
 
@@ -128,10 +126,8 @@ class StackRNN(nn.Module):
         Raises:
             ValueError: if a weight or its shape differs between the two, or the module is not recurrent.
         """
-        if not isinstance(module, nn.RNNBase):
-            raise ValueError(f"copy_weights takes an nn.RNN, nn.GRU or nn.LSTM; got a {type(module).__name__}")
-        if module.mode != _MODES[self.controller]:
-            raise ValueError(f"controller={self.controller!r} has other weights than torch's {module.mode}")
+        if not isinstance(module, nn.RNNBase) or module.mode != _MODES[self.controller]:
+            raise ValueError(f"controller={self.controller!r} has other weights than {module}")
         given = dict(module.named_parameters())
         own = {
             name: parameter
@@ -139,10 +135,9 @@ class StackRNN(nn.Module):
             for name, parameter in cell.bare_controller.named_parameters()
             if not name.endswith("_reading")
         }
-        for name in (*given, *own):
-            there, here = (list(of[name].shape) if name in of else "missing" for of in (given, own))
-            if there != here:
-                raise ValueError(f"{name} of the {type(module).__name__} is {there}; here it is {here}")
+        theirs, ours = ({name: list(part.shape) for name, part in each.items()} for each in (given, own))
+        if theirs != ours:
+            raise ValueError(f"the weights of the {type(module).__name__} are {theirs}; here they are {ours}")
         with torch.no_grad():
             for name, parameter in given.items():
                 own[name].copy_(parameter)
@@ -235,13 +230,13 @@ class StackRNN(nn.Module):
             number = len(memories) if isinstance(memories, tuple | list) else type(memories).__name__
             raise ValueError(f"the memories of hx must be a tuple of num_layers={self.num_layers}; got {number}")
         states = []
-        for k, (own, held) in enumerate(zip(first, memories, strict=True)):
-            kept = own if held is None else held
-            wanted, kind = type(own.memory), type(getattr(kept, "memory", kept))
-            if kind is not wanted:
-                raise ValueError(f"the memory of layer {k} has a {wanted.__name__}; that of hx is a {kind.__name__}")
+        for k, (empty, given) in enumerate(zip(first, memories, strict=True)):
+            state = empty if given is None else given
+            expected, kind = type(empty.memory), type(getattr(state, "memory", state))
+            if kind is not expected:
+                raise ValueError(f"the memory of layer {k} has a {expected.__name__}; that of hx is a {kind.__name__}")
             controller = tuple(part[k].view(batch_size, 1, self.hidden_size) for part in parts[:n_torch])
-            states.append(CellState(controller, kept.memory, kept.reading))
+            states.append(CellState(controller, state.memory, state.reading))
         return states
 
     def _last(self, last: Sequence[CellState], unbatched: bool) -> Any:

@@ -78,7 +78,7 @@ class Memory(ABC, Generic[State, Actions]):
         learned: the learned parts of its initial state, as fields: a layer has a parameter for the logits of each, and
             gives the memory the emitted values (see `set_learned`).
         reading_size: size of a reading, R.
-        exit_size: size of the vector that it offers to a head (see `exits`), X; 0 for none.
+        output_size: size of the vector that it offers to a head (see `output_features`), X; 0 for none.
     """
 
     name: ClassVar[str]
@@ -88,7 +88,7 @@ class Memory(ABC, Generic[State, Actions]):
     state_type: type[State]
     learned: tuple[ActionField, ...] = ()
     reading_size: int
-    exit_size: int = 0
+    output_size: int = 0
 
     @classmethod
     @abstractmethod
@@ -224,7 +224,7 @@ class Memory(ABC, Generic[State, Actions]):
             return new, read
         return self.hold(active, new, state), torch.where(active.unsqueeze(-1), read, reading)
 
-    def exits(self, actions: Actions, readings: Tensor) -> Tensor:
+    def output_features(self, actions: Actions, readings: Tensor) -> Tensor:
         """The vector [B, X] that a head may see beside the controller's output, for memories that have one.
 
         Args:
@@ -272,7 +272,9 @@ class Memory(ABC, Generic[State, Actions]):
         """Reject invalid arguments of `step`; see there."""
         for given, kind, what in ((state, self.state_type, "state"), (actions, self.action_type, "actions")):
             if not isinstance(given, kind):
-                raise ValueError(f"{what} of {type(self).__name__} must be a {kind.__name__}; got a {_describe(given)}")
+                raise ValueError(
+                    f"{what} of {type(self).__name__} must be a {kind.__name__}; got a {type(given).__name__}"
+                )
         first = next(leaves(state))
         for name, tensor in _named_tensors(state):
             _check_tensor(f"state.{name}", tensor, (first.shape[0], *tensor.shape[1:]), first.device)
@@ -320,32 +322,13 @@ def accurate(where: Where) -> Where:
     return {"device": where.get("device"), "dtype": torch.promote_types(dtype, torch.float32)}
 
 
-def _describe(given: Any) -> str:
-    return type(given).__name__
-
-
 def _check_tensor(name: str, tensor: Any, shape: tuple[int, ...], device: torch.device) -> None:
     if not isinstance(tensor, Tensor):
-        raise ValueError(f"{name} must be a tensor; got a {_describe(tensor)}")
+        raise ValueError(f"{name} must be a tensor; got a {type(tensor).__name__}")
     if tuple(tensor.shape) != shape:
         raise ValueError(f"{name} must be {list(shape)} (the state is of {shape[0]}); got {list(tensor.shape)}")
     if tensor.device != device:
         raise ValueError(f"{name} is on {tensor.device}; the state is on {device}")
-
-
-# The other fields of configurations and arguments of layers: a setting of such a name would be theirs for all memories.
-TAKEN = frozenset(
-    """
-    architectures attention_dropout auxiliary_losses batch_first bias bos_token_id controller detach device dropout
-    dtype embedding_dropout embedding_size eos_token_id extra_steps first_layer forget_bias head_bias hidden_act
-    hidden_dropout hidden_size initialization initializer_range input_encoding input_pop_control
-    input_pop_strength_init input_size input_skip_connections inputs intermediate_size layer_norm_epsilon layers
-    learn_initial_state max_input_pop max_output_push max_position_embeddings memory model_type num_attention_heads
-    num_layers output_delay output_dropout output_push_control output_push_strength_init output_size pad_token_id
-    position_encoding prediction_threshold reading_entry reading_exit scale_embeddings size steps_per_token
-    target_vocab_size tie_word_embeddings use_cache vocab_size
-    """.split()
-)
 
 
 def register_memory(name: str) -> Callable[[MemoryClass], MemoryClass]:
@@ -353,23 +336,12 @@ def register_memory(name: str) -> Callable[[MemoryClass], MemoryClass]:
 
     Raises:
         ValueError: if another class has that name.
-        TypeError: if the class lacks a method or a declaration, overrides `step`, which is not called in runs over a
-            sequence, or has a setting with the name of another field (`TAKEN`).
+        TypeError: if the class overrides `step`, which is not called in runs over a sequence.
     """
 
     def register(cls: MemoryClass) -> MemoryClass:
         if cls.step is not Memory.step:
             raise TypeError(f"{cls.__qualname__} overrides step; it must override update, which step and models call")
-        if missing := sorted(getattr(cls, "__abstractmethods__", ())):
-            raise TypeError(f"the memory {name!r}, {cls.__qualname__}, lacks {', '.join(missing)}")
-        undeclared = [part for part in ("settings", "state_type") if not hasattr(cls, part)]
-        if undeclared:
-            raise TypeError(f"the memory {name!r}, {cls.__qualname__}, does not declare {', '.join(undeclared)}")
-        if taken := sorted(TAKEN & cls.settings.keys()):
-            raise TypeError(
-                f"the memory {name!r}, {cls.__qualname__}, has a setting {taken[0]!r}, a name that another field of "
-                "configurations has; give it another name"
-            )
         MEMORIES.register(name, cls)
         memory: Any = cls
         serializable(memory.state_type)

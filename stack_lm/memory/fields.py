@@ -173,14 +173,11 @@ class Choice(ActionField):
     name: str
     operations: tuple[str, ...]
     groups: int = 1
+    settings = ("operation_control", "temperature", "evaluation_noise", "evaluation_argmax")
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.groups, len(self.operations)
-
-    @property
-    def settings(self) -> tuple[str, ...]:
-        return "operation_control", "temperature", "evaluation_noise", "evaluation_argmax"
 
     def emission(self, settings: Any) -> Emission:
         return OperationChoice(
@@ -229,6 +226,7 @@ class Value(ActionField):
     size: int
     at_start: bool = False
     reported: ClassVar[bool] = False
+    settings = ("push_value_activation",)
 
     def __post_init__(self) -> None:
         """Check the size, which memories are made with."""
@@ -238,10 +236,6 @@ class Value(ActionField):
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.size,)
-
-    @property
-    def settings(self) -> tuple[str, ...]:
-        return ("push_value_activation",)
 
     def emission(self, settings: Any) -> Emission:
         activation = settings.push_value_activation

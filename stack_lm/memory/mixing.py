@@ -100,7 +100,9 @@ class _Mix(torch.autograd.Function):
         given: tuple[Tensor, Tensor, Tensor] = ctx.saved_tensors
         mixture = ctx.mixture
         if torch.is_grad_enabled():  # in a backward pass, only if the gradient is to have a graph
-            return *_differentiable_gradient(given, mixture, of_mixed, of_reading, ctx.needs_input_grad), None
+            results, gradient_of = torch.func.vjp(lambda *tensors: mix_reference(*tensors, mixture), *given)
+            grads = zip(results, (of_mixed, of_reading), strict=True)
+            return *gradient_of(tuple(torch.zeros_like(part) if grad is None else grad for part, grad in grads)), None
         cells, weights, elements = given
         rows, new = _rows(cells, elements, mixture)
         batch_size, size, width = rows.shape[0], new.shape[1], cells.shape[-1]
@@ -136,30 +138,6 @@ def _rows(cells: Tensor, elements: Tensor, mixture: Mixture) -> tuple[Tensor, Te
     if mixture.prepend:
         rows = torch.cat((new, rows.new_ones(batch_size, width - new.shape[1]), rows), dim=1)
     return rows, new
-
-
-def _differentiable_gradient(
-    given: tuple[Tensor, ...],
-    mixture: Mixture,
-    of_mixed: Tensor | None,
-    of_reading: Tensor | None,
-    needed: tuple[bool, ...],
-) -> list[Tensor | None]:
-    """The gradient with its own graph, through `mix_reference`."""
-    # Views, so that an input from which another was computed gets only its own part of the gradient.
-    views = [tensor.view_as(tensor) for tensor in given]
-    mixed, reading = mix_reference(views[0], views[1], views[2], mixture)
-    pairs = [(mixed, of_mixed), (reading, of_reading)]
-    wanted = [view for view, needs in zip(views, needed, strict=False) if needs]
-    found = torch.autograd.grad(
-        [result for result, grad in pairs if grad is not None],
-        wanted,
-        [grad for _, grad in pairs if grad is not None],
-        create_graph=True,
-        allow_unused=True,
-    )
-    gradients = iter(found)
-    return [next(gradients) if needs else None for needs in needed[:3]]
 
 
 def _blocks(mixture: Mixture, width: int) -> Iterator[tuple[int, int, int, int]]:

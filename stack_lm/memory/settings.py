@@ -96,44 +96,24 @@ def stack_attention_settings(memory: str, given: dict[str, Any], size: int) -> d
     return {name: getattr(config, name) for name in memory_class(memory).settings}
 
 
-def layer_settings(
-    memory: str,
-    given: dict[str, Any],
-    *,
-    controller: str,
-    input_size: int,
-    hidden_size: int,
-    bias: bool = True,
-    number: int = 0,
-) -> SimpleNamespace:
+# A controller of one layer, as `StackRNNConfig` describes it.
+_ONE_LAYER = {"num_layers": 1, "hidden_dropout": 0.0, "learn_initial_state": False, "reading_entry": "input"}
+_ONE_LAYER |= {"input_skip_connections": False, "bias": True, "first_layer": 0}
+
+
+def layer_settings(memory: str, given: dict[str, Any], **fields: Any) -> SimpleNamespace:
     """Complete the settings of a `StackRNNCell` with a controller of one layer.
 
     Args:
         memory: its name.
         given: settings of the memory that are not the defaults.
-        controller: its name.
-        input_size: size of x_t.
-        hidden_size: size of the output.
-        bias: whether to have biases.
-        number: the number of the layer, in the names of parameters.
+        **fields: `controller`, its name; `embedding_size`, the size of x_t; `hidden_size`, the size of the output;
+            perhaps `bias`, whether to have biases; `first_layer`, the number of the layer in the names of parameters.
 
     Raises:
         ValueError: as `settings_of` and `complete_settings`.
     """
-    config = settings_of(
-        memory,
-        given,
-        controller=controller,
-        embedding_size=input_size,
-        hidden_size=hidden_size,
-        num_layers=1,
-        hidden_dropout=0.0,
-        bias=bias,
-        learn_initial_state=False,
-        reading_entry="input",
-        input_skip_connections=False,
-        first_layer=number,
-    )
+    config = settings_of(memory, given, **_ONE_LAYER | fields)
     complete_settings(config)
     return config
 

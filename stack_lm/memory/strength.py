@@ -219,9 +219,9 @@ class NeuralStack(_OneEnded):
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
-        self.exit_size = 2 * size
+        self.output_size = 2 * size
 
-    def exits(self, actions: StackActions, readings: Tensor) -> Tensor:
+    def output_features(self, actions: StackActions, readings: Tensor) -> Tensor:
         """The pushed element, and the reading below it: `[v_t; b_t]`, [B, 2 D].
 
         A read takes the top first, which is the pushed element, so b_t = r_t - min(d_t, rho_t) v_t.

@@ -169,7 +169,7 @@ class InterventionScorer(ModelScorer):
 
     def _read(self, name: str) -> Tensor | None:
         """The vector of that name that replaces the reading or the exit under the plan."""
-        sizes = {"reading": self.intervened.memory.reading_size, "exit": self.intervened.memory.exit_size}
+        sizes = {"reading": self.intervened.memory.reading_size, "exit": self.intervened.memory.output_size}
         if self._plan is None or self._plan.reading is None or not sizes[name]:
             return None
         return self._means[name] if self._plan.reading == "mean" else torch.zeros(sizes[name])

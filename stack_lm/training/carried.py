@@ -41,7 +41,8 @@ class CarriedState:
         if any(reset_mask):
             for number, state in cache.states.items():
                 layer = self._layers[int(number)]
-                cache.update_state(number, layer.reset(state, torch.tensor(reset_mask, device=layer.like.device)), 0)
+                rows = torch.tensor(reset_mask, device=layer.reference_tensor.device)
+                cache.update_state(number, layer.reset(state, rows), 0)
         return cache
 
     def save(self, directory: Path, process: int) -> None:

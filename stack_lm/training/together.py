@@ -38,8 +38,9 @@ def check_scan(model: nn.Module) -> None:
         InputError: if it cannot.
     """
     for layer in recurrent_layers(model):
-        like = torch.empty(0, dtype=layer.like.dtype) if layer.like.is_meta else layer.like
-        chosen = layer.choose_backend(like, several_models=True)
+        reference = layer.reference_tensor
+        inputs = torch.empty(0, dtype=reference.dtype) if reference.is_meta else reference
+        chosen = layer.choose_backend(inputs, several_models=True)
         if chosen.name != "numba":
             raise InputError(f"models are trained together in the compiled scan only; {chosen.reason}")
 

@@ -100,7 +100,7 @@ def test_a_computation_with_noise_is_one_draw(tmp_path):
     for name, panel in first.panels.items():
         np.testing.assert_array_equal(panel.numbers, second.panels[name].numbers)
     noise = source.model.base_model.cell.controls.draw_noise(
-        (1, 4), source.model.base_model.cell.like, torch.Generator().manual_seed(0)
+        (1, 4), source.model.base_model.cell.reference_tensor, torch.Generator().manual_seed(0)
     )
     assert noise
     source.model.base_model.cell.controls.given_noise = noise

@@ -134,7 +134,7 @@ def some_mask(batch_size, length, seed=2):
 def check_layer(layer, length, batch_size=3, mask=None, first_steps=0, tolerance=1e-10, backend="numba"):
     """Assert that a layer's compiled scan of given vectors equals the reference in results and every gradient."""
     torch.manual_seed(1)
-    size, some = layer.input_size, {"dtype": layer.like.dtype, "device": layer.like.device}
+    size, some = layer.input_size, {"dtype": layer.reference_tensor.dtype, "device": layer.reference_tensor.device}
     hidden = torch.randn(batch_size, length, size, **some)
     state = None
     if first_steps:

@@ -34,7 +34,7 @@ def test_numba_is_the_default_on_a_cpu(fields, controller):
 
 
 def chosen(cell, device, dtype, **request):
-    return cell.choose_backend(cell.like, device=device, dtype=dtype, **request)
+    return cell.choose_backend(cell.reference_tensor, device=device, dtype=dtype, **request)
 
 
 class OwnStack(NeuralStack):

@@ -1,8 +1,5 @@
 """The learned vector at the bottom of a nondeterministic stack, wherever a memory begins."""
 
-import copy
-import io
-
 import pytest
 import torch
 from conftest import tiny_config
@@ -89,40 +86,6 @@ def test_steps_reset_and_padding():
     assert not torch.allclose(again[1], whole[1])
     mask = torch.tensor([[False, False, True, True, True]] * 2)
     torch.testing.assert_close(layer(hidden, None, mask)[0][:, 2:], layer(hidden[:, 2:])[0])
-
-
-def test_cache_generation_and_beams():
-    model = make_model()
-    ids = torch.randint(0, model.config.vocab_size, (2, 6))
-    whole = model(ids).logits
-    first = model(ids[:, :2], use_cache=True)
-    second = model(ids[:, 2:], past_key_values=first.past_key_values)
-    torch.testing.assert_close(torch.cat((first.logits, second.logits), 1), whole)
-    mask = torch.tensor([[0, 0, 1, 1, 1, 1], [1] * 6])
-    torch.testing.assert_close(model(ids, attention_mask=mask).logits[0, 2:], model(ids[:1, 2:]).logits[0])
-    options = {"max_new_tokens": 4, "do_sample": False, "pad_token_id": 0}
-    for beams in (1, 3):
-        cached, plain = (
-            model.generate(ids[:1], num_beams=beams, use_cache=cache, **options) for cache in (True, False)
-        )
-        assert cached.tolist() == plain.tolist()
-
-
-def test_saving_loading_and_copies(tmp_path):
-    model = make_model()
-    ids = torch.randint(0, model.config.vocab_size, (2, 6))
-    model.save_pretrained(tmp_path)
-    loaded = StackRNNForCausalLM.from_pretrained(tmp_path)
-    assert memories(loaded)[0].controls.start["bottom_vector"].tolist() == LOGITS.tolist()
-    torch.testing.assert_close(loaded(ids).logits, model(ids).logits)
-    layer, buffer = make_layer(), io.BytesIO()
-    torch.save(layer.state_dict(), buffer)
-    buffer.seek(0)
-    other = MemoryLayer(5, **LEARNED)
-    other.load_state_dict(torch.load(buffer, weights_only=True))
-    hidden = torch.randn(2, 4, 5)
-    torch.testing.assert_close(other(hidden)[0], layer(hidden)[0])
-    torch.testing.assert_close(copy.deepcopy(layer)(hidden)[0], layer(hidden)[0])
 
 
 def test_several_models_at_once():

@@ -106,44 +106,31 @@ def test_moved_elsewhere_it_begins_there():
 
 def test_bad_arguments_are_refused():
     for arguments, message in (
-        ({"memory": "stak"}, "memory must be one of .*'stack'.*; got 'stak'"),
-        ({"num_stacks": 2}, "memory='stack' has no setting 'num_stacks'; it has memory_size, push_control"),
         ({"memory": "none"}, "memory='none' reads nothing; a MemoryLayer needs a memory"),
-        ({"hidden_size": 2}, "memory='stack' has no setting 'hidden_size'"),
+        ({"hidden_size": 2}, "memory='stack' has no setting 'hidden_size'; it has memory_size"),
         ({"pop_control": "hard"}, "pop_control must be one of 'sigmoid', 'expected_value' or .*; got 'hard'"),
     ):
         with pytest.raises(ValueError, match=message):
             MemoryLayer(7, **arguments)
-    layer = MemoryLayer(7)
-    with pytest.raises(ValueError, match="the same number of sequences; got 3 and 2"):
-        layer(torch.zeros(2, 4, 7), layer.initial_state(3))
-    with pytest.raises(ValueError, match=r"hidden must be \[B, T, 7\] with T of at least 1; got \[2, 0, 7\]"):
-        layer(torch.zeros(2, 0, 7))
-    with pytest.raises(ValueError, match=r"hidden must be \[B, T, 7\] .*; got \[2, 7\]"):
-        layer(torch.zeros(2, 7))
-    with pytest.raises(ValueError, match="hidden must be of the weights' type, torch.float32; got torch.float64"):
-        layer(torch.zeros(2, 4, 7).double())
-    for mask, got in (
-        (torch.ones(2, 3).bool(), r"torch.bool \[2, 3\]"),
-        (torch.ones(2, 4).long(), r"torch.int64 \[2, 4\]"),
-        (torch.tensor([[0.0, 0, 0, -torch.inf]] * 2), "torch.float32"),  # an additive mask, in which 0 is real
-        ([[True] * 4] * 2, "a list"),
+    layer, zeros, additive = MemoryLayer(7), torch.zeros(2, 4, 7), torch.tensor([[0.0, 0, 0, -torch.inf]] * 2)
+    for call, message in (
+        (lambda: layer(zeros, layer.initial_state(3)), "the same number of sequences; got 3 and 2"),
+        (lambda: layer(zeros[:, :0]), r"hidden must be \[B, T, 7\] with T of at least 1; got \[2, 0, 7\]"),
+        (lambda: layer(zeros[:, 0]), r"hidden must be \[B, T, 7\] .*; got \[2, 7\]"),
+        (lambda: layer(zeros.double()), "hidden must be of the weights' type, torch.float32; got torch.float64"),
+        (lambda: layer(zeros, mask=torch.ones(2, 3).bool()), r"mask must be .* \[2, 4\], .*; got torch.bool \[2, 3\]"),
+        (lambda: layer(zeros, mask=additive), "mask must be a tensor torch.bool .*; got torch.float32"),
+        (lambda: layer(zeros, mask=[[True] * 4] * 2), "mask must be a tensor torch.bool .*; got a list"),
+        (lambda: layer.step(zeros[:, 0], None, torch.ones(2)), "active must be a tensor torch.bool"),
+        (lambda: layer.step(zeros), r"hidden must be \[B, 7\], of one step; got \[2, 4, 7\]"),
+        (lambda: layer.step(zeros[:, 0].long()), "hidden must be of a floating-point type; got torch.int64"),
     ):
         for backend in ("auto", "reference"):
             layer.scan_backend = backend
-            with pytest.raises(ValueError, match=rf"mask must be a tensor torch.bool \[2, 4\], False at .*; got {got}"):
-                layer(torch.zeros(2, 4, 7), mask=mask)
-    for hidden, active, message in (
-        (torch.zeros(2, 7), torch.ones(2, 1).bool(), r"active must be a tensor torch.bool \[2\].*; got .* \[2, 1\]"),
-        (torch.zeros(2, 7), torch.ones(2), "active must be a tensor torch.bool"),
-        (torch.zeros(2, 4, 7), None, r"hidden must be a tensor \[B, 7\], of one step; got \[2, 4, 7\]"),
-        (torch.zeros(2, 3), None, r"hidden must be a tensor \[B, 7\], of one step; got \[2, 3\]"),
-        (torch.zeros(2, 7).long(), None, "hidden must be of a floating-point type; got torch.int64"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            layer.step(hidden, None, active)
+            with pytest.raises(ValueError, match=message):
+                call()
     full = MemoryLayer(7, "superposition", memory_depth=1, memory_overflow="raise")
-    with pytest.raises(ValueError, match="memory_depth|depth"):
+    with pytest.raises(ValueError, match="memory_depth"):
         full(torch.randn(1, 9, 7))
 
 
@@ -192,28 +179,19 @@ def test_the_state_of_chunks_of_single_steps_does_not_grow():
 # --- a state of another layer, which compiled code would read beyond its end
 
 
+ANOTHER = "the state belongs to another layer: without the batch, its tensors are .*; here "
+
+
 @pytest.mark.parametrize(
     ("one", "other", "message"),
     [
         *(
-            (
-                {"memory": memory, "memory_size": 5},
-                {"memory": memory, "memory_size": 4},
-                "the state belongs to another layer",
-            )
+            ({"memory": memory, "memory_size": 5}, {"memory": memory, "memory_size": 4}, ANOTHER)
             for memory in ("stack", "queue", "deque", "superposition", "baby_ntm", "nondeterministic")
         ),
-        (
-            {"memory": "nondeterministic", "memory_symbols": 4, "memory_size": 2},
-            {"memory": "nondeterministic", "memory_symbols": 2, "memory_size": 4},
-            "the state belongs to another layer: without the batch, its tensors are .*; here ",
-        ),
-        (
-            {"memory": "baby_ntm", "memory_depth": 4},
-            {"memory": "baby_ntm", "memory_depth": 5},
-            "belongs to another layer",
-        ),
-        ({"memory": "stack"}, {"memory": "superposition"}, "state is a StackState; got a SuperpositionState"),
+        ({"memory": "nondeterministic", "memory_symbols": 4}, {"memory": "nondeterministic"}, ANOTHER),
+        ({"memory": "baby_ntm", "memory_depth": 4}, {"memory": "baby_ntm", "memory_depth": 5}, ANOTHER),
+        ({"memory": "stack"}, {"memory": "superposition"}, "state of this layer has a StackState; got a Superposition"),
     ],
     ids=str,
 )
@@ -227,19 +205,15 @@ def test_the_state_of_another_layer_is_refused(one, other, message):
             layer(hidden[:, :length], state)
     with pytest.raises(ValueError, match=message):
         layer.step(hidden[:, 0], state)
-
-
-def test_what_is_no_state_is_refused():
-    layer = MemoryLayer(6, "stack")
-    with pytest.raises(ValueError, match="the state of this layer is a MemoryState; got a Tensor"):
-        layer(torch.randn(2, 3, 6), torch.zeros(2))
+    with pytest.raises(ValueError, match="the state of this layer has a MemoryState; got a Tensor"):
+        layer(hidden, torch.zeros(2))
 
 
 @pytest.mark.parametrize("backend", ["auto", "reference"])
 @pytest.mark.parametrize(
     ("memory", "change", "message"),
     [
-        ("stack", lambda part: part.long(), "must be of floating-point numbers.*; got torch.int64"),
+        ("stack", lambda part: part.long(), "must be of floating-point type or not: .*; got .torch.int64"),
         ("stack", lambda part: part[:1], r"the same number of sequences; got \[1, 1, 2\]"),
         ("superposition", lambda part: part[:1], r"the same number of sequences; got \["),
     ],

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from torch import nn
 
-from stack_lm import StackAttention, explain_backend, memories
+from stack_lm import StackAttention, memories
 
 D, M = 6, 3
 KINDS = {
@@ -116,40 +115,6 @@ def test_an_output_has_the_actions_of_its_own_step_and_of_none_after_it(memory):
         (gradient,) = torch.autograd.grad(layer(x)[0][0, t].square().sum(), x)
         assert gradient[0, t].abs().max() > 1e-6
         assert not gradient[0, t + 1 :].any()
-
-
-@pytest.mark.parametrize("memory", KINDS)
-def test_chunks_steps_and_padding_change_nothing(memory):
-    layer, x = make(memory), torch.randn(2, 7, D).double()
-    whole, last, _ = layer(x)
-    for sizes in ((3, 4), (1,) * 7, (6, 1)):
-        state, parts = None, []
-        for chunk in x.split(sizes, dim=1):
-            output, state, _ = layer(chunk, state)
-            parts.append(output)
-        torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-12, atol=1e-12)
-    for left, right in ((2, 0), (0, 3), (1, 1)):
-        padded = nn.functional.pad(x, (0, 0, left, right), value=9.0)
-        mask = nn.functional.pad(torch.ones(2, 7), (left, right)).bool()
-        output, _, _ = layer(padded, mask=mask)
-        torch.testing.assert_close(output[:, left : left + 7], whole, rtol=1e-12, atol=1e-12)
-        assert not output[~mask].any()
-    torch.testing.assert_close(last.reading @ layer.output.weight.T, whole[:, -1])
-
-
-@pytest.mark.parametrize("memory", KINDS)
-def test_the_compiled_scan_equals_the_reference(memory):
-    layer, x = make(memory), torch.randn(3, 6, D).double()
-    found = []
-    for backend in ("reference", "numba"):
-        layer.stack.scan_backend = backend
-        given = x.clone().requires_grad_()
-        output, _, _ = layer(given)
-        found.append((output, *torch.autograd.grad((output * x).sum(), [given, *layer.parameters()])))
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
-    layer.stack.scan_backend = None
-    assert explain_backend(layer).startswith("numba")
 
 
 def test_the_actions_of_a_stack_are_readable():

@@ -114,15 +114,10 @@ def test_weights_of_torch_are_the_start_of_a_network_with_memories():
 
 def test_weights_of_another_network_are_refused():
     for kind, torchs, message in (
-        ({}, nn.GRU(E, H), "controller='lstm' has other weights than torch's GRU"),
-        ({"controller": "rnn"}, nn.RNN(E, H, nonlinearity="relu"), "controller='rnn' .* torch's RNN_RELU"),
-        ({"controller": "rnn_relu"}, nn.RNN(E, H), "controller='rnn_relu' .* torch's RNN_TANH"),
-        ({"controller": "rnn_sigmoid"}, nn.RNN(E, H), "controller='rnn_sigmoid' .* torch's RNN_TANH"),
-        ({}, nn.LSTM(E + 1, H), r"weight_ih_l0 of the LSTM is \[28, 6\]; here it is \[28, 5\]"),
-        ({}, nn.LSTM(E, H, 2), r"weight_ih_l1 of the LSTM is \[28, 7\]; here it is missing"),
-        ({"num_layers": 2}, nn.LSTM(E, H), r"weight_ih_l1 of the LSTM is missing; here it is \[28, 7\]"),
-        ({}, nn.LSTM(E, H, bias=False), r"bias_ih_l0 of the LSTM is missing; here it is \[28\]"),
-        ({}, nn.LSTM(E, H, bidirectional=True), r"weight_ih_l0_reverse of the LSTM is \[28, 5\]; here it is missing"),
+        ({"controller": "rnn"}, nn.RNN(E, H, nonlinearity="relu"), "controller='rnn' has other weights than RNN"),
+        ({}, nn.LSTM(E + 1, H), r"of the LSTM are .'weight_ih_l0': .28, 6.*; here they are .'weight_ih_l0': .28, 5"),
+        ({"num_layers": 2}, nn.LSTM(E, H), "the weights of the LSTM are .*; here they are .*'weight_ih_l1'"),
+        ({}, nn.LSTM(E, H, bidirectional=True), "the weights of the LSTM are .*'weight_ih_l0_reverse'"),
     ):
         with pytest.raises(ValueError, match=message):
             StackRNN(E, H, **kind).copy_weights(torchs)
@@ -274,22 +269,12 @@ def test_it_is_saved_loaded_and_copied(tmp_path):
 
 def test_bad_settings_are_refused():
     for arguments, message in (
-        ({"memory": "stak"}, "memory must be one of .*'stack'.*; got 'stak'"),
-        ({"memory": None}, "memory must be one of .*; got None"),
+        ({"memory": None}, "memory must be one of .*'stack'.*; got None"),
         ({"memory": ("stack",), "num_layers": 2}, r"one for each of num_layers=2; got \('stack',\)"),
-        ({"num_stacks": 2}, "memory='stack' has no setting 'num_stacks'; it has memory_size, push_control"),
         ({"bidirectional": True}, "StackRNN has no bidirectional, unlike torch's modules"),
         ({"memory_sise": 2}, "has no setting 'memory_sise'; .*did you mean 'memory_size'"),
-        ({"memory": "none", "memory_size": 2}, "memory='none' has no setting 'memory_size'; it has none"),
-        ({"controller": ["gru"]}, r"controller must be one of .*; got \['gru'\]"),
-        (
-            {"controller": "linear"},
-            "controller must be one of 'lstm', 'gru', 'rnn', 'rnn_relu', 'rnn_sigmoid'; got 'linear'",
-        ),
-        ({"pop_control": "hard"}, "pop_control must be one of 'sigmoid', 'expected_value' or .*; got 'hard'"),
+        ({"controller": "linear"}, "controller must be one of 'lstm', 'gru', 'rnn', .*; got 'linear'"),
         ({"num_layers": 0}, "num_layers must be .*; got 0"),
-        ({"dropout": 1.5}, "dropout must be .*; got 1.5"),
-        ({"batch_first": 1}, "batch_first must be .*; got 1"),
     ):
         with pytest.raises(ValueError, match=message):
             StackRNN(E, H, **arguments)
@@ -299,17 +284,12 @@ def test_bad_inputs_are_refused():
     rnn = StackRNN(E, H)
     for inputs, message in (
         (torch.zeros(T, B, E + 1), r"input must be \[T, B, 5\], \[T, 5\] or packed, .*; got \[6, 4, 6\]"),
-        (torch.zeros(T, B, E, 1), r"input must be .*; got \[6, 4, 5, 1\]"),
-        (torch.zeros(E), r"input must be .*; got \[5\]"),
         (torch.zeros(0, B, E), r"with T of at least 1; got \[0, 4, 5\]"),
         (pack_sequence([torch.zeros(2, 3)]), r"input must be .* packed, .*; got \[2, 3\]"),
-        (torch.zeros(T, B, E).long(), "input must be of a floating-point type; got torch.int64"),
         (torch.zeros(T, B, E).double(), "input must be of the weights' type, torch.float32; got torch.float64"),
     ):
         with pytest.raises(ValueError, match=message):
             rnn(inputs)
-    with pytest.raises(ValueError, match=r"input must be \[B, T, 5\]"):
-        StackRNN(E, H, batch_first=True)(torch.zeros(B, T, 4))
 
 
 def test_bad_states_are_refused():
@@ -319,21 +299,13 @@ def test_bad_states_are_refused():
     _, (_, superposed) = StackRNN(E, H, memory="superposition", controller="gru")(inputs)
     for state, message in (
         (h, "hx must be of the parts h, c, memories; got 1"),
-        ((h, h, memories, h), "hx must be of the parts h, c, memories; got 4"),
         ((h, h[:, :2]), r"the tensors of hx must be \[1, 4, 7\]; got \[1, 2, 7\]"),
-        ((h, None), r"the tensors of hx must be \[1, 4, 7\]; got NoneType"),
-        ((h, h, h), "the memories of hx must be a tuple of num_layers=1; got Tensor"),
         ((h, h, (*memories, None)), "the memories of hx must be a tuple of num_layers=1; got 2"),
         ((h, h, superposed), "the memory of layer 0 has a StackState; that of hx is a SuperpositionState"),
-        ((h, h, (h,)), "the memory of layer 0 has a StackState; that of hx is a Tensor"),
         ((h, h, of_others), "the same number of sequences; got"),
     ):
         with pytest.raises(ValueError, match=message):
             rnn(inputs, state)
-    with pytest.raises(ValueError, match=r"the tensors of hx must be \[1, 7\]; got \[1, 4, 7\]"):
-        rnn(inputs[:, 0], (h, h))
-    with pytest.raises(ValueError, match="hx must be of the parts h, c; got 3"):
-        StackRNN(E, H, memory="none")(inputs, (h, h, memories))
 
 
 @pytest.mark.parametrize("layer", [(StackRNN, E, H), (MemoryLayer, H), (StackAttention, H)])

@@ -265,20 +265,6 @@ def test_a_reset_in_half_precision_keeps_the_types():
     cell.scan(inputs, state)
 
 
-def test_models_have_it(tmp_path):
-    model = StackRNNForCausalLM(tiny_config(memory="nondeterministic", memory_size=2)).eval()
-    assert model.model.cell.controls.projection.out_features == 6 * 14 + 2
-    ids = torch.randint(1, 23, (2, 6))
-    logits = model(ids).logits
-    model.save_pretrained(tmp_path, code=True)
-    torch.testing.assert_close(StackRNNForCausalLM.from_pretrained(tmp_path)(ids).logits, logits)
-    first = model(ids[:, :3], use_cache=True)
-    torch.testing.assert_close(model(ids[:, 3:], past_key_values=first.past_key_values).logits, logits[:, 3:])
-    assert model.generate(ids, max_new_tokens=4, do_sample=False, num_beams=2).shape == (2, 10)
-    model.train()(ids, labels=ids).loss.backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
-
-
 @pytest.mark.parametrize(
     ("states", "symbols", "size", "expected"),
     [(1, 29, 0, 6_125_759), (4, 5, 0, 5_902_976), (4, 3, 0, 5_754_976), (1, 1, 32, 5_698_131), (2, 3, 10, 5_741_944)],
@@ -295,9 +281,6 @@ def test_parameters_are_as_many_as_in_the_released_code(states, symbols, size, e
 def test_what_cannot_be_is_refused(monkeypatch):
     for fields, message in (
         ({"memory_states": 0}, "memory_states must be an integer of at least 1; got 0"),
-        ({"memory_symbols": 1001}, "memory_symbols must be an integer of at most 1,000; got 1001"),
-        ({"memory_size": -1}, "memory_size must be an integer of at least 0"),
-        ({"memory_window": 1}, "memory_window must be an integer of at least 2"),
         ({"bottom": "new"}, "bottom must be one of 'open', 'fixed'; got 'new'"),
         ({"memory_states": 100, "memory_symbols": 100}, "make 201,000,000 weights a step; at most 16,777,216"),
     ):

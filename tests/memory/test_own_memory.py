@@ -1,7 +1,5 @@
 """A memory from outside the package, the example of docs/own_memory.md: it owes and gets what the built-in ones do."""
 
-import dataclasses
-import inspect
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,11 +9,8 @@ import torch
 from conftest import CONTROLLERS, load_registers, tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import PreTrainedConfig
 
 from stack_lm import (
-    BufferedStackRNNConfig,
-    DeepStackRNNConfig,
     MemoryLayer,
     ModelScorer,
     StackAttention,
@@ -23,12 +18,9 @@ from stack_lm import (
     StackRNNCell,
     StackRNNConfig,
     StackRNNForCausalLM,
-    StackTransformerConfig,
     train_word_tokenizer,
 )
 from stack_lm.checks import Integer
-from stack_lm.configuration_deep import LayerConfig
-from stack_lm.configuration_transformer import RecurrentSublayer
 from stack_lm.memory import (
     Choice,
     Memory,
@@ -40,8 +32,7 @@ from stack_lm.memory import (
     memory_names,
     register_memory,
 )
-from stack_lm.memory.base import MEMORIES, TAKEN, accurate
-from stack_lm.memory.settings import layer_settings
+from stack_lm.memory.base import MEMORIES, accurate
 from stack_lm.testing import MODEL_CHECKS, check_memory
 
 SOURCE = Path(__file__).with_name("registers.py")
@@ -147,25 +138,17 @@ def test_settings_of_its_own_are_saved(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (
-            {"decay_control": "hard"},
-            "decay_control must be one of 'sigmoid', 'expected_value' or a finite number of at least 0; got 'hard'",
-        ),
-        ({"max_decay": 0}, "max_decay must be an integer of at least 1; got 0"),
-        ({"decay_strength_init": "low"}, "decay_strength_init must be a finite number or None; got 'low'"),
+        ({"decay_control": "hard"}, "decay_control must be one of 'sigmoid', 'expected_value' or .*; got 'hard'"),
         (
             {"decay_control": 1.0, "decay_strength_init": 2.0},
             "decay_strength_init=2.0 does not go with decay_control=1.0",
         ),
-        ({"decay": 1.0}, "StackRNNConfig has no field 'decay'"),
-        ({"decay_contrl": 1.0}, "did you mean 'decay_control'"),
+        ({"decay_contrl": 1.0}, "StackRNNConfig has no field 'decay_contrl'.*did you mean 'decay_control'"),
     ],
 )
 def test_settings_of_its_own_are_checked(fields, message):
     with pytest.raises(ValueError, match=message):
         tiny_config(**fields, **FIELDS)
-    with pytest.raises(ValueError, match="StackRNNConfig has no field '(max_)?decay"):
-        tiny_config(**fields)  # the stack has no such
 
 
 def test_a_new_setting_declares_its_values():
@@ -175,56 +158,13 @@ def test_a_new_setting_declares_its_values():
 
     config = tiny_config(memory="leaky", memory_size=None)
     assert (config.cells, config.memory_size, config.note) == (104, 4, "x")
-    for cells, message in (
-        (0, "at least 1; got 0"),
-        (10_001, "at most 10,000; got 10001"),
-        ("1", "at least 1; got"),
-    ):
-        message = f"^cells must be an integer of {message}"
-        with pytest.raises(ValueError, match=message):
-            tiny_config(memory="leaky", cells=cells)
-        with pytest.raises(ValueError, match=message):
-            config.cells = cells
-        with pytest.raises(ValueError, match=message):
-            MemoryLayer(7, "leaky", cells=cells)
+    for make in (lambda: tiny_config(memory="leaky", cells=0), lambda: MemoryLayer(7, "leaky", cells=0)):
+        with pytest.raises(ValueError, match="^cells must be an integer of at least 1; got 0"):
+            make()
     with pytest.raises(ValueError, match="memory_size must be an integer of at least 1; got 0"):  # as of other memories
         MemoryLayer(7, "leaky", memory_size=0)
     with pytest.raises(ValueError, match="StackRNNConfig has no field 'cells'"):
         tiny_config(cells=3)
-
-
-def test_a_memory_without_settings_is_refused():
-    """Else every configuration would fail, of other memories too."""
-
-    parts = {name: getattr(NeuralStack, name) for name in ("from_config", "initial_state", "update", "hold")}
-    bare = type("Bare", (Memory,), parts)
-    with pytest.raises(TypeError, match="the memory 'bare', Bare, does not declare settings, state_type"):
-        register_memory("bare")(bare)
-    assert "bare" not in memory_names()
-
-
-def test_a_setting_with_the_name_of_another_field_is_refused():
-    """Else the models of all other memories would take the field for a setting that they lack."""
-    for name in ("hidden_size", "dropout"):
-        clash = type("Clash", (NeuralStack,), {"settings": NeuralStack.settings | {name: 5}})
-        with pytest.raises(TypeError, match=f"the memory 'clash', Clash, has a setting '{name}', a name that"):
-            register_memory("clash")(clash)
-    assert "clash" not in memory_names()
-
-
-def test_all_other_fields_are_known_as_taken():
-    fields = {"size"}  # of StackAttention
-    for config in (StackRNNConfig, StackTransformerConfig, DeepStackRNNConfig, BufferedStackRNNConfig):
-        classes = config.__mro__[: config.__mro__.index(PreTrainedConfig)]
-        fields.update(*(vars(each).get("__annotations__", ()) for each in classes))
-    for layer in (RecurrentSublayer, LayerConfig):
-        fields |= {field.name for field in dataclasses.fields(layer)}
-    for module in (StackRNN, MemoryLayer, StackAttention):
-        fields |= {name for name in inspect.signature(module).parameters if name != "settings"}
-    fields |= vars(layer_settings("none", {}, controller="lstm", input_size=1, hidden_size=1)).keys()
-    settings = {name for memory in memory_names() for name in memory_class(memory).settings}
-    assert fields - settings - {"register_models"} <= TAKEN
-    assert not TAKEN & settings
 
 
 class CounterState(NamedTuple):

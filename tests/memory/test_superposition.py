@@ -300,17 +300,8 @@ def test_cells_stay_float32_beside_bfloat16_values():
     [
         ({"memory_depth": 2, "read_depth": 3}, "read_depth=3 does not go with memory_depth=2, which is less"),
         ({"memory_overflow": "truncate"}, "memory_overflow='truncate' needs a memory_depth"),
-        ({"push_control": "sigmoid"}, "push_control='sigmoid' does not go with memory='superposition', which has no"),
         ({"temperature": 0.5}, "temperature=0.5 does not go with operation_control='softmax'"),
         ({"evaluation_noise": True}, "evaluation_noise=True needs operation_control='gumbel_softmax'; got 'softmax'"),
-        (
-            {"memory": "baby_ntm", "memory_overflow": "raise"},
-            "memory_overflow='raise' does not go with memory='baby_ntm'",
-        ),
-        (
-            {"memory": "stack", "operation_control": "softmax"},
-            "operation_control='softmax' does not go with memory='st",
-        ),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(fields, message):

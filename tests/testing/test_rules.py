@@ -122,7 +122,6 @@ def test_checks_do_not_touch_the_random_numbers_of_a_program():
     [
         ({"memory": "stak"}, "memory must be one of .*; got 'stak'"),
         ({"memory": "stack", "memory_dept": 3}, "no field 'memory_dept'"),
-        ({"memory": "stack", "max_pop": 0}, "max_pop must be an integer of at least 1; got 0"),
     ],
     ids=str,
 )
