@@ -237,7 +237,7 @@ def test_arguments_that_nothing_uses_are_refused(cls, training):
     with pytest.raises(TypeError, match="no argument 'length', which is tensor"):
         model(ids, length=torch.ones(2, 3))
     if cls not in (StackRNNModel, StackRNNForCausalLM):
-        with pytest.raises(TypeError, match="no argument 'shift_labels'.* it has past_key_values, .*, ignore_index$"):
+        with pytest.raises(TypeError, match="no argument 'shift_labels'.* it has position_ids, .*, ignore_index$"):
             model(ids, **MODELS[cls], shift_labels=ids)
 
 
