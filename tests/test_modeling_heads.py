@@ -223,7 +223,7 @@ def test_arguments_that_nothing_uses_are_refused(cls, training):
     with pytest.raises(ValueError, match="do not return attention weights: output_attentions must be False"):
         model(ids, **MODELS[cls], output_attentions=True)
     if cls not in (StackRNNModel, StackRNNForCausalLM):
-        with pytest.raises(TypeError, match="no argument 'shift_labels'.* it has past_key_values, .*, ignore_index$"):
+        with pytest.raises(TypeError, match="no argument 'shift_labels'.* it has position_ids, .*, ignore_index$"):
             model(ids, **MODELS[cls], shift_labels=ids)
 
 

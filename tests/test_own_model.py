@@ -15,6 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHea
 
 import stack_lm
 from stack_lm import MemoryCache, ModelClass, ModelKind, ModelScorer, StackRNNConfig, register_model
+from stack_lm.cache import CACHE_NAME
 from stack_lm.errors import InputError
 from stack_lm.hub.code import has_code
 from stack_lm.layers import memories
@@ -275,10 +276,10 @@ def test_attention_of_transformers_keeps_its_keys_in_the_cache():
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32, "bos_token_id": 0, "eos_token_id": 0}
     model = GPT2LMHeadModel(GPT2Config(vocab_size=19, **sizes)).eval()
     sentence, cache = ids(2, 6), MemoryCache()
-    parts = [model(part, past_key_values=cache, use_cache=True).logits for part in sentence.split(3, dim=1)]
+    parts = [model(part, use_cache=True, **{CACHE_NAME: cache}).logits for part in sentence.split(3, dim=1)]
     torch.testing.assert_close(torch.cat(parts, dim=1), model(sentence).logits)
     options = {"num_beams": 3, "max_new_tokens": 4, "do_sample": False, "attention_mask": torch.ones_like(sentence)}
-    generated = model.generate(sentence, past_key_values=MemoryCache(), **options)
+    generated = model.generate(sentence, **{CACHE_NAME: MemoryCache()}, **options)
     assert torch.equal(generated, model.generate(sentence, **options))
 
 
