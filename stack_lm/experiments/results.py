@@ -199,7 +199,7 @@ def _is_record(record: Any) -> bool:
     losses = [entry["loss"] for entry in history if entry["strings"] > 0]
     numbers = [number for scores in record["scores"].values() for number in overall(scores).values()]
     numbers += [loss for loss in losses if loss is not None]  # a trial that diverged has none at its end
-    kinds = {"row": str, "seed": int, "config": dict, "seconds": (int, float)}
+    kinds: dict[str, Any] = {"row": str, "seed": int, "config": dict, "seconds": (int, float)}
     return (
         len(losses) == len(history) > 0
         and isinstance(record["scores"]["test"]["by_length"], dict)
