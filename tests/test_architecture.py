@@ -55,10 +55,10 @@ READERS = {"data.brackets", "data.files", "data.formats", "data.records", "data.
 # What these entries may import besides themselves, for type checkers too. They know no model: they see one as a
 # `Trace`, or as an object that is handed to them.
 MODEL_FREE = {
-    "tasks": {"errors", "messages", "labels", "plugins", "data.files", "data.formats"},
-    "parsing": {"trace", "errors", "messages", "markup", "plugins", "atomic", *READERS},
+    "tasks": {"checks", "errors", "messages", "labels", "plugins", "data.files", "data.formats"},
+    "parsing": {"trace", "checks", "errors", "messages", "markup", "plugins", "atomic", *READERS},
     "eval": {"trace", "errors", "messages", *READERS, "data.inflection", "data.generated"},
-    "eval.metrics": {"errors", "eval", "parsing"},
+    "eval.metrics": {"messages", "eval", "parsing"},
     "interpretation": {"trace", "errors", "messages", "markup", "atomic", "parsing", "config_files"},
 }
 
