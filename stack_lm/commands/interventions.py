@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm interventions`."""
     shared(parser, "MODEL ...", "--data", *TEXT, data="a text that no model was trained on", split="test")
     limit = "draw at most N sentences of the text, and N items, at random (default: 2000 sentences, all items)"
-    own = {
+    own: dict[str, str | tuple[str, dict[str, Any]]] = {
         "--agreement PATH ...": "agreement items: files or directories",
         "--format NAME": f"format of the --agreement items: one of {', '.join(_formats())}",
         "--limit N": limit,

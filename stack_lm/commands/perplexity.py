@@ -106,7 +106,7 @@ def _report(
     """The perplexities of one or several runs, and the difference of two models."""
     results = [(paths, [losses.perplexity() for losses in side]) for paths, side in sides]
     shown, finish = [_table_of_runs(options, results)], problems.finish
-    described = []
+    described: list[dict[str, Any]] = []
     for paths, side in results:
         runs = [{"model": path} | dataclasses.asdict(run) for path, run in zip(paths, side, strict=True)]
         spread = {name: dataclasses.asdict(_spread(side, name)) for name in _comparable(side)}
