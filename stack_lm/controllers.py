@@ -319,7 +319,8 @@ class ElmanController(Controller):
 
     gates, states = 1, 1
     fused: ClassVar[str | None] = "rnn_tanh"
-    squash = staticmethod(torch.tanh)  # from the weighted sum [B, H] to the hidden state
+    # From the weighted sum [B, H] to the hidden state.
+    squash: ClassVar[staticmethod[[Tensor], Tensor]] = staticmethod(torch.tanh)
 
     def pointwise(self, gates: Tensor, recurrent: Tensor, state: ControllerState) -> Output:
         hidden = self.squash(gates + recurrent)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -100,7 +101,8 @@ class _Mix(torch.autograd.Function):
         given: tuple[Tensor, Tensor, Tensor] = ctx.saved_tensors
         mixture = ctx.mixture
         if torch.is_grad_enabled():  # in a backward pass, only if the gradient is to have a graph
-            results, gradient_of = torch.func.vjp(lambda *tensors: mix_reference(*tensors, mixture), *given)
+            plain = partial(mix_reference, mixture=mixture)
+            results, gradient_of, *_ = torch.func.vjp(plain, *given)
             grads = zip(results, (of_mixed, of_reading), strict=True)
             return *gradient_of(tuple(torch.zeros_like(part) if grad is None else grad for part, grad in grads)), None
         cells, weights, elements = given

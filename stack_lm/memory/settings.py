@@ -97,8 +97,15 @@ def stack_attention_settings(memory: str, given: dict[str, Any], size: int) -> d
 
 
 # A controller of one layer, as `StackRNNConfig` describes it.
-_ONE_LAYER = {"num_layers": 1, "hidden_dropout": 0.0, "learn_initial_state": False, "reading_entry": "input"}
-_ONE_LAYER |= {"input_skip_connections": False, "bias": True, "first_layer": 0}
+_ONE_LAYER: dict[str, Any] = {
+    "num_layers": 1,
+    "hidden_dropout": 0.0,
+    "bias": True,
+    "learn_initial_state": False,
+    "reading_entry": "input",
+    "input_skip_connections": False,
+    "first_layer": 0,
+}
 
 
 def layer_settings(memory: str, given: dict[str, Any], **fields: Any) -> SimpleNamespace:
