@@ -156,7 +156,7 @@ class DeepStackRNNForCausalLM(LayeredForCausalLM):
             "output_size": self._heads[heads[layer]].loss.output_size,
             "tie_word_embeddings": False,
         }
-        model: Any = type(self)(self.config_class(**fields)).to(device=self.device, dtype=self.dtype)
+        model: Any = type(self)(self.config_class(**fields))
         weights, head = self.state_dict(), f"auxiliary_heads.{heads[layer]}."
         weights |= {
             name.replace(head + "output_layer", "model.output_layer").removeprefix(head): part
@@ -164,5 +164,5 @@ class DeepStackRNNForCausalLM(LayeredForCausalLM):
             if name.startswith(head)
         }
         model.load_state_dict({name: weights[name] for name in model.state_dict()})
-        made: DeepStackRNNForCausalLM = model.train(self.training)
+        made: DeepStackRNNForCausalLM = model.to(device=self.device, dtype=self.dtype).train(self.training)
         return made
