@@ -120,3 +120,52 @@ def tanh(x: float) -> float:
     e = power * series + (power - one)
     # For large x the fraction of two huge numbers is 1 as it should be; exp was kept finite above.
     return e / (e + (one + one))
+
+
+def _field_type(bits: int, exponent: int) -> Callable[..., Any]:
+    """The code for some bits of a float64, as the mantissa of a number with an exponent."""
+
+    def typed(typingctx: Any, x: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            width = ir.IntType(64)
+            found = builder.bitcast(arguments[0], width)
+            if bits == _EXPONENT:
+                found = builder.lshr(found, ir.Constant(width, 52))
+            else:
+                found = builder.and_(found, ir.Constant(width, bits))
+            return builder.bitcast(builder.or_(found, ir.Constant(width, exponent << 52)), arguments[0].type)
+
+        return x(x), codegen
+
+    return typed
+
+
+_EXPONENT, _MANTISSA = 0x7FF << 52, 2**52 - 1
+_SQRT2, _LN2 = math.sqrt(2), math.log(2)
+_C3, _C5, _C7, _C9, _C11, _C13, _C15, _C17, _C19, _C21 = (2 / n for n in range(3, 22, 2))
+
+
+@lowered(_field_type(_EXPONENT, 0x433))
+def _exponent(x: Any) -> Any:
+    """2^52 plus the exponent of x > 0 plus 1023."""
+    return ((x.view(np.int64) >> 52) | 0x433 << 52).view(np.float64)
+
+
+@lowered(_field_type(_MANTISSA, 0x3FF))
+def _mantissa(x: Any) -> Any:
+    """The mantissa of x > 0, in [1, 2)."""
+    return ((x.view(np.int64) & _MANTISSA) | 0x3FF << 52).view(np.float64)
+
+
+@compiled
+def log(x: float) -> float:
+    """The natural logarithm of a positive normal number, in float64; undefined for other inputs."""
+    mantissa, exponent = _mantissa(x), _exponent(x) - (2.0**52 + 1023.0)
+    high = mantissa > _SQRT2
+    mantissa = mantissa * 0.5 if high else mantissa
+    exponent = exponent + 1.0 if high else exponent
+    # log(m) = 2 artanh(s), |s| < 0.172
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    z = s * s
+    top = (((((_C21 * z + _C19) * z + _C17) * z + _C15) * z + _C13) * z + _C11) * z + _C9
+    return exponent * _LN2 + s * ((((top * z + _C7) * z + _C5) * z + _C3) * z + 2.0)

@@ -17,8 +17,9 @@ import numpy as np
 
 from . import nondeterministic_real as real
 from .compilation import compiled
-from .math import exp
+from .math import exp, log
 from .nondeterministic_table import (
+    ZERO,
     Nondeterministic,
     NondeterministicGrad,
     column,
@@ -64,19 +65,37 @@ def finish(memory: Nondeterministic, row: int) -> None:
         inside = slice(max(0, first - last + n - 1), place + 1 if c >= 0 else 0)
         for slot in range(n):
             if slot < inside.start or slot >= inside.stop:
-                clear(memory.under[row, slot, place].reshape(-1))
+                _hand_nothing_over(memory.under[row, slot, place])
         for ry in range(pairs):
             if c < 0:
                 break
-            below = memory.tables[row][column(memory, c, ry)]
+            below, logs = memory.tables[row][column(memory, c, ry)], memory.sums
+            _take_logs(logs[: below.shape[0] // width], below, width)
             for slot in range(inside.start, inside.stop):
                 for qx in range(pairs):
                     e = (slot + last - n + 1 - first) * pairs + qx
-                    target, share = memory.under[row, slot, place, qx, ry], below[e * width]
-                    target[0] = share
+                    target = memory.under[row, slot, place, qx, ry]
+                    target[0] = logs[e]
                     for j in range(1, width):
                         value = below[e * width + j]
-                        target[j] = value if value == 0 else value / share
+                        target[j] = value if value == 0 else value / below[e * width]
+
+
+@compiled
+def _hand_nothing_over(target: np.ndarray) -> None:
+    for qx in range(target.shape[0]):
+        for ry in range(target.shape[1]):
+            clear(target[qx, ry])
+            target[qx, ry, 0] = ZERO
+
+
+@compiled
+def _take_logs(target: np.ndarray, source: np.ndarray, width: int) -> None:
+    """Write the logarithm of every `width`-th number of source to target; NaN stays."""
+    for e in range(target.shape[0]):
+        share = source[e * width]
+        found = log(share) if share > 0 else ZERO
+        target[e] = found if share == share else share
 
 
 @compiled

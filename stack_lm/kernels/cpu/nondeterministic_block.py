@@ -13,7 +13,7 @@ from ...memory import NondeterministicStack, NondeterministicState
 from ..protocol import PrecisionAtRisk
 from . import nondeterministic
 from .blocks import Block, BlockSpec, Part, register_block, value_kind
-from .nondeterministic_table import ZERO, Nondeterministic, NondeterministicGrad
+from .nondeterministic_table import Nondeterministic, NondeterministicGrad
 
 _NO_WINDOW = 2**31
 
@@ -81,18 +81,15 @@ class NondeterministicBlock(Block):
             np.empty((m, times * pairs * states)),
             np.empty((m, 2, max(pairs, states))),
             np.empty((m, 2 * pairs + states + 1)),
+            np.empty((m, times * pairs)),
             np.zeros((m, 1)),
-            under if under.dtype == np.float64 else np.empty(under.shape),
+            under,
             top,
         )
 
     def finish(self, memory: Nondeterministic, results: tuple[np.ndarray, ...], part: Part) -> None:
         if memory.risky.any():
             raise PrecisionAtRisk
-        under = results[0][part]
-        with np.errstate(divide="ignore"):
-            under[..., 0] = np.maximum(np.log(memory.under[..., 0]), ZERO)
-        under[..., 1:] = memory.under[..., 1:]
 
     def grad(self, results_grads: list[np.ndarray], memory: Nondeterministic, part: Part) -> NondeterministicGrad:
         under, top = (result[part] for result in results_grads)

@@ -35,10 +35,9 @@ class Nondeterministic(NamedTuple):
         tops: log probabilities of state and top at each time [R, C, P]; written.
         totals: their logarithms before they were normalised [R, C, P]; likewise.
         moves, vectors: of the steps taken [R, T, A] and [R, T, m]; likewise.
-        popping, revealed, scales, logs: workspace: [P * Q], [C * P * Q], [2, P], [2 P + Q + 1].
+        popping, revealed, scales, logs, sums: workspace: [P * Q], [C * P * Q], [2, P], [2 P + Q + 1], [C * P].
         zero: [1], of the type used for all computation.
-        under, top: the last state, of [R, N, N, P, P, W], probabilities with vectors, and [R, P]; `top` is the first
-            on entry.
+        under, top: the last state, of [R, N, N, P, P, W] and [R, P]; `top` is the first on entry.
     """
 
     states: int
@@ -63,6 +62,7 @@ class Nondeterministic(NamedTuple):
     revealed: np.ndarray
     scales: np.ndarray
     logs: np.ndarray
+    sums: np.ndarray
     zero: np.ndarray
     under: np.ndarray
     top: np.ndarray

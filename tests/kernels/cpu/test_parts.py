@@ -64,6 +64,13 @@ def test_functions_are_right_to_a_few_units_in_the_last_place(name, dtype):
     check_function(name, values[np.abs(values) < 85])
 
 
+def test_logarithms_are_right_to_a_few_units_in_the_last_place():
+    generator = np.random.default_rng(0)
+    values = np.concatenate([np.exp(generator.uniform(-700, 700, 4000)), 1 + generator.normal(size=4000) / 30, [1.0]])
+    found, exact = over("log")(values), np.log(values.astype(np.longdouble))
+    assert np.max(np.abs(found - exact) / np.spacing(np.abs(exact).astype(np.float64))) < 6
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_functions_at_the_ends(dtype):
     ends = np.array([-np.inf, -1e30, 1e30, np.inf, np.nan], dtype)
