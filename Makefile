@@ -20,9 +20,9 @@ test-slow: $(VENV)/.dev
 # both ends: the default build is of gigabytes, and index servers have the CPU's build of few releases.
 TORCH ?= 2.13.0
 COMPAT ?= build/compat
-COMPAT_TESTS ?= tests/test_generation.py tests/test_modeling.py tests/test_modeling_heads.py tests/test_own_model.py \
-	tests/test_torch_export.py tests/publishing/test_code.py \
-	tests/clients/test_training.py tests/clients/test_peft.py tests/commands/test_cli.py
+COMPAT_TESTS ?= tests/models/test_generation.py tests/models/test_modeling.py tests/models/test_modeling_heads.py tests/models/test_own_model.py \
+	tests/models/test_torch_export.py tests/hub/test_code.py \
+	tests/clients/test_training.py tests/clients/test_peft.py tests/cli/test_cli.py
 
 compat: compat-old compat-new
 
@@ -51,7 +51,7 @@ dist: $(VENV)/.dev
 	$(BIN)/twine check --strict dist/*
 
 test-wheel: $(VENV)/.dev
-	$(BIN)/python -m pytest -m network tests/publishing/test_wheel.py
+	$(BIN)/python -m pytest -m network tests/hub/test_wheel.py
 
 lint: $(VENV)/.dev types
 	$(BIN)/ruff check .

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from stack_lm import ModelScorer, StackRNNConfig, StackRNNForCausalLM, train_word_tokenizer
-from stack_lm.console import print_json, print_table, run_command, script_parser
+from stack_lm.core.console import print_json, print_table, run_command, script_parser
 from stack_lm.eval import AGREEMENT_FORMATS, evaluate_agreement, read_agreement
 
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stack_lm import StackRNNCell
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.memory.nondeterministic import ZERO, NondeterministicStack
 
 BLOCK_SIZE = 128  # values of each summed index at once: all of them, at the sizes measured

@@ -22,12 +22,12 @@ from torch import Tensor, nn
 
 from models import PlainLSTM
 from stack_lm import StackRNNConfig, StackRNNForCausalLM
-from stack_lm.console import positive_int, print_json, print_note, print_table, run_command
-from stack_lm.errors import InputError
+from stack_lm.core.console import positive_int, print_json, print_note, print_table, run_command
+from stack_lm.core.errors import InputError
 from stack_lm.kernels.gpu import backend
 from stack_lm.kernels.gpu.graphs import VARIABLE as GRAPHS
 from stack_lm.kernels.protocol import Inputs
-from stack_lm.layers.cell import StackRNNCell
+from stack_lm.nn.cell import StackRNNCell
 
 Run = Callable[[Tensor], Tensor]  # inputs [B, T, E] to outputs [B, T, H]
 PARTS = ["scan", "language-model"]

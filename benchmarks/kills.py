@@ -33,11 +33,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from safetensors.torch import load_file
 
-from stack_lm.checks import build
-from stack_lm.console import positive_int, print_json, print_note, print_table, run_command
-from stack_lm.data import generate_corpus
-from stack_lm.errors import InputError
-from stack_lm.interpretation.figures import check_figure_names, new_figure, save_figure, with_plain_text
+from stack_lm.core.checks import build
+from stack_lm.core.console import positive_int, print_json, print_note, print_table, run_command
+from stack_lm.core.errors import InputError
+from stack_lm.figures.figures import check_figure_names, new_figure, save_figure, with_plain_text
+from stack_lm.text import generate_corpus
 from stack_lm.training.checkpoints import all_checkpoints, checkpoint_step
 from stack_lm.training.config import RunConfig
 from stack_lm.training.language_model import Trainer

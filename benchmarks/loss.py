@@ -18,7 +18,7 @@ from timing import in_fresh_process, peak_memory
 from torch import Tensor
 from torch.nn import functional as F
 
-from stack_lm.loss import default_chunk_rows, linear_cross_entropy, sampled_cross_entropy
+from stack_lm.models.loss import default_chunk_rows, linear_cross_entropy, sampled_cross_entropy
 
 Tell = Callable[[str], None]
 Loss = Callable[..., Tensor]

@@ -20,9 +20,9 @@ import torch
 
 import stack_lm
 from stack_lm import MemoryLayer, StackRNN, StackRNNCell, StackRNNConfig, set_scan_backend
-from stack_lm.config_files import read_config
-from stack_lm.console import positive_int, print_json, print_table, progress, run_command, script_parser
-from stack_lm.errors import InputError
+from stack_lm.core.config_files import read_config
+from stack_lm.core.console import positive_int, print_json, print_table, progress, run_command, script_parser
+from stack_lm.core.errors import InputError
 from stack_lm.memory import make_memory
 
 # The sizes of Merrill et al. (2019): embedding 50, LSTM of 100, elements of 16, batches of 16; sentences of 30 words.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from stack_lm import StackRNNConfig, StackRNNForCausalLM
-from stack_lm.layers.cell import StackRNNCell
+from stack_lm.nn.cell import StackRNNCell
 
 VOCABULARY = 10_000
 # The models of Merrill et al. (2019); the other memories with strengths; an LSTM; and pushes of a fixed strength with

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from report import Row, read_result
 
-from stack_lm.atomic import atomic_file
-from stack_lm.console import run_command
-from stack_lm.errors import InputError
+from stack_lm.core.atomic import atomic_file
+from stack_lm.core.console import run_command
+from stack_lm.core.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

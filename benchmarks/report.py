@@ -11,9 +11,17 @@ from typing import Any
 import torch
 from timing import Key, Timing, alternate, environment
 
-from stack_lm.atomic import atomic_file
-from stack_lm.console import format_cell, positive_int, print_note, print_table, progress, run_command, script_parser
-from stack_lm.errors import InputError
+from stack_lm.core.atomic import atomic_file
+from stack_lm.core.console import (
+    format_cell,
+    positive_int,
+    print_note,
+    print_table,
+    progress,
+    run_command,
+    script_parser,
+)
+from stack_lm.core.errors import InputError
 
 Row = dict[str, Any]
 # A table is JSON from the start: {"name", "title", "rows", "caption"}; its columns are the keys of its rows.

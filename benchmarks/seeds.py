@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
 
 import stack_lm
-from stack_lm.config_files import read_config
+from stack_lm.core.config_files import read_config
 from stack_lm.kernels.cpu import plan
 from stack_lm.training.together import Together, stack_batches
 

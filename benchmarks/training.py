@@ -26,8 +26,8 @@ import torch
 from report import Part, Row, Table, run_benchmark, timed
 from timing import clock, synchronize
 
-from stack_lm.checks import build
-from stack_lm.config_files import merge, read_config
+from stack_lm.core.checks import build
+from stack_lm.core.config_files import merge, read_config
 from stack_lm.training.batches import Batches
 from stack_lm.training.config import RunConfig
 from stack_lm.training.language_model import Trainer

@@ -16,11 +16,11 @@ from itertools import pairwise
 from report import Part, Row, run_benchmark
 from timing import clock
 
-from stack_lm.experiments.learning import train
-from stack_lm.experiments.run import load_table
-from stack_lm.experiments.scores import score
-from stack_lm.experiments.trial import Trial
-from stack_lm.experiments.workers import keep_freed_memory
+from stack_lm.training.trials.learning import train
+from stack_lm.training.trials.run import load_table
+from stack_lm.training.trials.scores import score
+from stack_lm.training.trials.trial import Trial
+from stack_lm.training.trials.workers import keep_freed_memory
 
 # By the name of the table: presets, and a task for all of them.
 TASKS = {

@@ -1,8 +1,8 @@
-"""Perplexity, agreement and minimal pairs of any language model, through `stack_lm.trace.SentenceModel`."""
+"""Perplexity, agreement and minimal pairs of any language model, through `stack_lm.core.trace.SentenceModel`."""
 
 from pathlib import Path
 
-from stack_lm.messages import check_name
+from stack_lm.core.messages import check_name
 
 from .agreement import AgreementItem, evaluate_agreement
 from .agreement_formats import AGREEMENT_FORMATS, read_agreement

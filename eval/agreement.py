@@ -37,7 +37,7 @@ class AgreementItem:
 
 
 class ContinuationModel(Protocol):
-    """The methods of a model that agreement needs; see `stack_lm.trace.SentenceModel`."""
+    """The methods of a model that agreement needs; see `stack_lm.core.trace.SentenceModel`."""
 
     def continuation_logprobs(
         self, prefixes: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from stack_lm.data.formats import is_table
-from stack_lm.data.inflection import other_form
-from stack_lm.data.records import Record, read_records
-from stack_lm.data.text import read_lines
-from stack_lm.errors import InputError, OnError, fail
-from stack_lm.messages import check_name, shortened
+from stack_lm.core.errors import InputError, OnError, fail
+from stack_lm.core.messages import check_name, shortened
+from stack_lm.text.formats import is_table
+from stack_lm.text.inflection import other_form
+from stack_lm.text.plain import read_lines
+from stack_lm.text.records import Record, read_records
 
 from .agreement import AgreementItem
 
@@ -205,7 +205,7 @@ def _read_generated(source: str, on_error: OnError) -> list[AgreementItem]:
     """Items from the built-in corpus: N for each number of attractors from 0 to 3. The source is SEED or SEED:N."""
     import random
 
-    from stack_lm.data.generated import generate_sentence
+    from stack_lm.text.generated import generate_sentence
 
     where = "--data of the format 'generated' is SEED or SEED:N, N items for each number of attractors"
     seed, colon, number = source.partition(":")

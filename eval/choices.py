@@ -13,8 +13,8 @@ from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
-from stack_lm.errors import InputError
-from stack_lm.messages import check_name
+from stack_lm.core.errors import InputError
+from stack_lm.core.messages import check_name
 
 from .significance import binomial_interval, stratified_interval
 

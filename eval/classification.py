@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 
 
 @dataclass(frozen=True)

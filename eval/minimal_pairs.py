@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from stack_lm.trace import SentenceModel
+from stack_lm.core.trace import SentenceModel
 
 from .choices import ChoiceResult, OutOfVocabulary, begun, score_in_blocks
 

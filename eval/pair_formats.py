@@ -8,10 +8,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args
 
-from stack_lm.data.files import check_file
-from stack_lm.data.formats import cell_value, format_of, is_table, read_rows
-from stack_lm.errors import InputError, OnError, fail
-from stack_lm.messages import check_name, shortened, similar_path
+from stack_lm.core.errors import InputError, OnError, fail
+from stack_lm.core.messages import check_name, shortened, similar_path
+from stack_lm.text.files import check_file
+from stack_lm.text.formats import cell_value, format_of, is_table, read_rows
 
 from .minimal_pairs import MinimalPair
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stack_lm.errors import InputError
-from stack_lm.messages import shortened
-from stack_lm.trace import Trace
+from stack_lm.core.errors import InputError
+from stack_lm.core.messages import shortened
+from stack_lm.core.trace import Trace
 
 from .seeds import MeanDifference, quasi_f
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 
 from .choices import ChoiceResult, in_order
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import bdtr, betaincinv, ndtri
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 
 
 def binomial_interval(n_correct: int, n: int, level: float = 95.0) -> tuple[float, float]:

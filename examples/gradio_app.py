@@ -12,9 +12,9 @@ import sys
 from html import escape
 
 from stack_lm import Parser
-from stack_lm.console import add_model, run_command, script_parser
-from stack_lm.errors import InputError
-from stack_lm.interpretation import computation_of_trace, render_page
+from stack_lm.core.console import add_model, run_command, script_parser
+from stack_lm.core.errors import InputError
+from stack_lm.figures import computation_of_trace, render_page
 
 SENTENCES = ["The dog that the cats fear sleeps.", "A teacher near the old house is happy."]
 LONGEST = 100  # words

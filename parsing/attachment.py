@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 
 from .trees import ConstituencyTree, base_label
 

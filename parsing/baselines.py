@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 
 from .distances import DEFAULT_DECODER, spans_by_splitting, tree_from_distances
 from .trees import ConstituencyTree

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from stack_lm.checks import CountOrZero, check_fields
-from stack_lm.errors import InputError
-from stack_lm.plugins import Registry
+from stack_lm.core.checks import CountOrZero, check_fields
+from stack_lm.core.errors import InputError
+from stack_lm.core.plugins import Registry
 
 from .trees import base_label
 

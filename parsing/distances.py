@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from stack_lm.errors import InputError
-from stack_lm.messages import check_name, shortened
-from stack_lm.trace import Trace
+from stack_lm.core.errors import InputError
+from stack_lm.core.messages import check_name, shortened
+from stack_lm.core.trace import Trace
 
 from .trees import ConstituencyTree
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stack_lm.markup import escape
+from stack_lm.core.markup import escape
 
 from .layout import place_phrases
 from .trees import LABEL, ConstituencyTree

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stack_lm.errors import InputError
-from stack_lm.messages import shortened
+from stack_lm.core.errors import InputError
+from stack_lm.core.messages import shortened
 
 from .conventions import PUNCTUATION_TOKENS
 from .distances import spans_by_splitting

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from stack_lm.data.text import read_lines
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
+from stack_lm.text.plain import read_lines
 
 from .conventions import Convention, get_convention
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from stack_lm.atomic import write_text
-from stack_lm.errors import InputError
-from stack_lm.markup import escape_latex
+from stack_lm.core.atomic import write_text
+from stack_lm.core.errors import InputError
+from stack_lm.core.markup import escape_latex
 
 from .drawing import draw_trees
 from .page import trees_page

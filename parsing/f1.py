@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 
 from .averages import Score, sentence_scores, summarize
 from .conventions import Convention, get_convention

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stack_lm.markup import escape
-from stack_lm.messages import counted
+from stack_lm.core.markup import escape
+from stack_lm.core.messages import counted
 
 from .drawing import draw_tree, read_asset, to_svg
 from .trees import ConstituencyTree

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 
 from .averages import corpus_scores
 from .f1 import F1Score

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from stack_lm.checks import check_of
-from stack_lm.data.brackets import without_remarks
-from stack_lm.data.formats import format_of, read_rows
-from stack_lm.data.text import json_record, read_text
-from stack_lm.errors import InputError, NoTree, OnError, fail
-from stack_lm.messages import similar_path
+from stack_lm.core.checks import check_of
+from stack_lm.core.errors import InputError, NoTree, OnError, fail
+from stack_lm.core.messages import similar_path
+from stack_lm.text.brackets import without_remarks
+from stack_lm.text.formats import format_of, read_rows
+from stack_lm.text.plain import json_record, read_text
 
 from .distances import DEFAULT_DECODER, tree_from_distances
 from .trees import ConstituencyTree, Span, read_binary_parse, read_brackets

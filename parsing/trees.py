@@ -12,9 +12,9 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from stack_lm.data.brackets import CLOSE, OPEN, TAGGED_WORD, TRACE, split_trees
-from stack_lm.errors import InputError, OnError, fail
-from stack_lm.messages import shortened
+from stack_lm.core.errors import InputError, OnError, fail
+from stack_lm.core.messages import shortened
+from stack_lm.text.brackets import CLOSE, OPEN, TAGGED_WORD, TRACE, split_trees
 
 if TYPE_CHECKING:  # slow to load
     from nltk.tree import Tree
@@ -301,7 +301,7 @@ def read_brackets(text: str, source: str, first_line: int = 1, on_error: OnError
         text: the text of a whole file.
         source: its name, for messages.
         first_line: the number of the text's first line in the file.
-        on_error: called with the error of a tree; see `stack_lm.data.brackets.split_trees`.
+        on_error: called with the error of a tree; see `stack_lm.text.brackets.split_trees`.
 
     Raises:
         InputError: for brackets that do not match or are empty, or words outside brackets; the message names the line.

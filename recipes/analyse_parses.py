@@ -20,10 +20,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from stack_lm.atomic import atomic_directory
-from stack_lm.commands.models import reading_options
-from stack_lm.commands.options import DEVICE, LAYER, shared
-from stack_lm.console import (
+from stack_lm.cli.models import reading_options
+from stack_lm.cli.options import DEVICE, LAYER, shared
+from stack_lm.core.atomic import atomic_directory
+from stack_lm.core.console import (
     print_note,
     print_written,
     progress,
@@ -31,10 +31,10 @@ from stack_lm.console import (
     script_parser,
     write_table,
 )
-from stack_lm.errors import InputError
-from stack_lm.interpretation.curves import F1Panel, plot_f1
-from stack_lm.interpretation.figures import NO_MATPLOTLIB, can_draw, save_figure
-from stack_lm.interpretation.strengths import ALL_WORDS, Occurrences, Summary
+from stack_lm.core.errors import InputError
+from stack_lm.figures.curves import F1Panel, plot_f1
+from stack_lm.figures.figures import NO_MATPLOTLIB, can_draw, save_figure
+from stack_lm.figures.strengths import ALL_WORDS, Occurrences, Summary
 from stack_lm.parsing.attachment import compare_attachments
 from stack_lm.parsing.baselines import right_branching
 from stack_lm.parsing.conventions import CONVENTIONS, get_convention

@@ -18,12 +18,12 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from stack_lm import StackRNNConfig, StackRNNForCausalLM, StackRNNForSequenceClassification
-from stack_lm.atomic import atomic_directory
-from stack_lm.console import print_written, run_command, script_parser
-from stack_lm.data.text import read_text
-from stack_lm.errors import InputError
+from stack_lm.core.atomic import atomic_directory
+from stack_lm.core.console import print_written, run_command, script_parser
+from stack_lm.core.errors import InputError
 from stack_lm.hub.state_dicts import load_state_dict, take
-from stack_lm.tokenization import word_tokenizer
+from stack_lm.text.plain import read_text
+from stack_lm.text.tokenization import word_tokenizer
 
 UNKNOWN, PADDING = "@@UNKNOWN@@", "@@PADDING@@"
 # The released model has no output for words that were never labels. A finite logit keeps losses finite.

@@ -22,13 +22,13 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from stack_lm import StackRNNConfig, StackRNNForKHotPrediction
-from stack_lm.atomic import atomic_directory
-from stack_lm.console import positive_int, print_written, progress, run_command, script_parser
-from stack_lm.errors import InputError
+from stack_lm.core.atomic import atomic_directory
+from stack_lm.core.console import positive_int, print_written, progress, run_command, script_parser
+from stack_lm.core.errors import InputError
 from stack_lm.hub.state_dicts import load_state_dict, take
 from stack_lm.memory.superposition import CHOICE_CONTROLS
 from stack_lm.tasks.suzgun2019.dyck import PAIRS, Dyck
-from stack_lm.tokenization import symbol_tokenizer
+from stack_lm.text.tokenization import symbol_tokenizer
 
 TEST_LENGTHS = (52, 100)
 

@@ -19,9 +19,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from stack_lm.atomic import atomic_directory
-from stack_lm.commands.options import shared
-from stack_lm.console import (
+from stack_lm.cli.options import shared
+from stack_lm.core.atomic import atomic_directory
+from stack_lm.core.console import (
     positive_int,
     print_json,
     print_note,
@@ -31,10 +31,10 @@ from stack_lm.console import (
     script_parser,
     write_table,
 )
-from stack_lm.data import open_corpus
-from stack_lm.data.number_prediction import MOST_ATTRACTORS, NumberItem, NumberItemCollector, part_of
-from stack_lm.data.tagging import tagged_sentences, train_tagger, treebank_quotes
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
+from stack_lm.text import open_corpus
+from stack_lm.text.number_prediction import MOST_ATTRACTORS, NumberItem, NumberItemCollector, part_of
+from stack_lm.text.tagging import tagged_sentences, train_tagger, treebank_quotes
 
 CORPORA = ("treebank", "conll2000", "brown")
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from stack_lm.cli import main as stack_lm
+from stack_lm.cli.main import main as stack_lm
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

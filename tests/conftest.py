@@ -139,7 +139,7 @@ def recipe(name):
 
 def run(capsys, *arguments):
     """Exit status, standard output and standard error of a command."""
-    from stack_lm.cli import main  # loads NLTK, which by now knows where its corpora are
+    from stack_lm.cli.main import main  # loads NLTK, which by now knows where its corpora are
 
     capsys.readouterr()
     status = main([str(argument) for argument in arguments])
@@ -157,7 +157,7 @@ def run_json(capsys, *arguments):
 @pytest.fixture(scope="session")
 def treebank(tmp_path_factory):
     """A file of 40 trees of the generated English."""
-    from stack_lm.data import generate_corpus
+    from stack_lm.text import generate_corpus
 
     path = tmp_path_factory.mktemp("treebank") / "generated.mrg"
     trees = [" ".join(str(s.tree).split()) for s in generate_corpus(40, seed=8)]
@@ -204,11 +204,7 @@ def _seed():
 @pytest.fixture
 def registries(monkeypatch, tmp_path_factory):
     """All registries by kind; what is registered, imported and remembered in a test is gone after it."""
-    import stack_lm.data
-    import stack_lm.memory
-    import stack_lm.parsing
-    import stack_lm.tasks  # noqa: F401
-    from stack_lm import plugins
+    from stack_lm.core import plugins
 
     for registry in plugins._registries.values():
         for name in ("registered", "_origins"):

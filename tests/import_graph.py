@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = {"stack_lm": ROOT / "stack_lm", "stack_lm.parsing": ROOT / "parsing", "stack_lm.eval": ROOT / "eval"}
 # Functions that take a module's name. What find_spec is given is looked for, which imports the packages around it.
 LOADERS = ("import_module", "__import__", "find_spec")
-PLUGINS = "stack_lm.plugins"  # loads by name, but others' modules alone
+PLUGINS = "stack_lm.core.plugins"  # loads by name, but others' modules alone
 
 
 class Import(NamedTuple):

@@ -7,93 +7,69 @@ import sys
 import pytest
 from import_graph import FOLDERS, ROOT, at_run_time, circles, graph, imports, modules
 
-from stack_lm.data import Sentence
+from stack_lm.text import Sentence
 
-# Who may import whom, from the outside in: a module may import those below its row and those of its own entry. An entry
-# is a module, or a package with all its modules but those that have an entry of their own.
-LAYERS = [
-    ["__main__"],
-    ["cli"],
-    ["completion"],
-    ["commands"],
-    ["experiments"],
-    ["stack_lm"],  # the names that the package offers, each loaded when it is first used
-    ["testing"],
-    ["training"],
-    ["scoring"],
-    ["hub"],
-    ["hub.code"],
-    ["models"],
-    ["modeling_transformer"],
-    ["modeling_heads", "modeling_buffered", "modeling_deep"],
-    ["modeling_layers"],
-    ["modeling_stack_rnn", "modeling_span_parser"],
-    ["modeling_base"],
-    ["model_kinds", "cache"],
-    ["configuration_buffered", "configuration_deep", "configuration_span_parser", "configuration_transformer"],
-    ["configuration_layers"],
-    ["configuration_stack_rnn", "layers", "loss"],
-    ["initialization", "arguments"],
-    ["kernels"],
-    ["controllers", "controls"],
-    ["memory"],
-    ["emission"],
-    ["hub.publishing"],
-    ["hub.locating"],
-    ["hub.card"],
-    ["hub.evaluations"],
-    ["interpretation", "eval.metrics"],
-    ["eval"],
-    ["parsing", "tasks"],
-    ["data"],
-    ["tokenization", "config_files", "console"],
-    ["checks", "trace", "atomic", "plugins"],
-    ["messages", "markup"],
-    ["errors", "labels", "import_hooks", "hub.standalone"],
+# The rooms, from the outside in: a module may import those of its own room and of rooms below.
+ROOMS = [
+    "__main__",
+    "cli",
+    "stack_lm",  # the names that the package offers, each loaded when it is first used
+    "testing",
+    "training",
+    "scoring",
+    "figures",
+    "hub",
+    "models",
+    "nn",
+    "kernels",
+    "memory",
+    "eval",
+    "parsing",
+    "tasks",
+    "text",
+    "core",
 ]
-READERS = {"data.brackets", "data.files", "data.formats", "data.records", "data.text"}
-# What these entries may import besides themselves, for type checkers too. They know no model: they see one as a
-# `Trace`, or as an object that is handed to them.
+# What these rooms may import besides themselves, for type checkers too. They know no model: they see one as a `Trace`,
+# or as an object that is handed to them.
+READERS = {"text.brackets", "text.files", "text.formats", "text.records", "text.plain"}
 MODEL_FREE = {
-    "tasks": {"checks", "errors", "messages", "labels", "plugins", "data.files", "data.formats"},
-    "parsing": {"trace", "checks", "errors", "messages", "markup", "plugins", "atomic", *READERS},
-    "eval": {"trace", "errors", "messages", *READERS, "data.inflection", "data.generated"},
-    "eval.metrics": {"messages", "eval", "parsing"},
-    "interpretation": {"trace", "errors", "messages", "markup", "atomic", "parsing", "config_files"},
+    "tasks": {"core", "text.files", "text.formats"},
+    "parsing": {"core", *READERS},
+    "eval": {"core", *READERS, "text.inflection", "text.generated", "parsing"},
+    "figures": {"core", "parsing"},
 }
 
 
-def entry(name):
-    """The row of a module and its entry there: the longest name in the table that its own begins with."""
-    local = name.removeprefix("stack_lm.")
-    while local:
-        for row, entries in enumerate(LAYERS):
-            if local in entries:
-                return row, local
-        local = local.rpartition(".")[0]
-    raise AssertionError(f"{name} has no place in LAYERS")
+def room(name):
+    """The room of a module: the folder in the package that it is in."""
+    return name.split(".")[1] if "." in name else name
 
 
 def test_imports_run_one_way():
     for name in modules():
-        entry(name)
-    for found in at_run_time():
-        (row, own), (other_row, other) = entry(found.importer), entry(found.imported)
-        assert own == other or row < other_row, f"{found.importer} must not import {found.imported}"
+        assert room(name) in ROOMS, f"{name} is in no room"
+    for seen in at_run_time():
+        above, below = ROOMS.index(room(seen.importer)), ROOMS.index(room(seen.imported))
+        assert above <= below, f"{seen.importer} must not import {seen.imported}"
+
+
+def test_nothing_is_loose():
+    loose = {path.name for path in (ROOT / "stack_lm").glob("*.py")}
+    assert loose == {"__init__.py", "__main__.py"}
 
 
 def test_no_modules_import_each_other_in_a_circle():
     """Not for type checkers either."""
-    assert circles([(found.importer, found.imported) for found in graph()]) == []
+    assert circles([(seen.importer, seen.imported) for seen in graph()]) == []
 
 
 @pytest.mark.parametrize("library", sorted(MODEL_FREE))
 def test_a_library_knows_no_model(library):
-    for found in graph():
-        if entry(found.importer)[1] == library != entry(found.imported)[1]:
-            local = found.imported.removeprefix("stack_lm.")
+    for seen in graph():
+        if room(seen.importer) == library != room(seen.imported):
+            local = seen.imported.removeprefix("stack_lm.")
             allowed = any(f"{local}.".startswith(f"{name}.") for name in MODEL_FREE[library])
-            assert allowed, f"{found.importer} must not import {found.imported}"
+            assert allowed, f"{seen.importer} must not import {seen.imported}"
 
 
 def test_imports_are_seen_wherever_they_are():
@@ -176,7 +152,7 @@ def test_a_configuration_is_light():
 
 def run_main(*arguments):
     return (
-        "from stack_lm.cli import main\ntry:\n"
+        "from stack_lm.cli.main import main\ntry:\n"
         f"    assert main({list(arguments)!r}) == 0\nexcept SystemExit as end:\n    assert not end.code"
     )
 
@@ -190,7 +166,7 @@ def test_a_parse_loads_what_it_needs(tmp_path):
     from conftest import tiny_config
 
     from stack_lm import StackRNNForCausalLM
-    from stack_lm.tokenization import train_word_tokenizer
+    from stack_lm.text.tokenization import train_word_tokenizer
 
     tokenizer = train_word_tokenizer([Sentence(["the", "cat", "purrs"])], 10)
     StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer))).save_pretrained(tmp_path)
@@ -199,7 +175,7 @@ def test_a_parse_loads_what_it_needs(tmp_path):
     assert "stack_lm.scoring.sentences" in loaded
     # SciPy and Accelerate are loaded by transformers' modelling code.
     needless = HEAVY - {"torch", "transformers", "numpy", "numba", "scipy", "accelerate"}
-    assert not loaded & (needless | {"scipy.stats", "stack_lm.eval", "stack_lm.training", "stack_lm.commands.demo"})
+    assert not loaded & (needless | {"scipy.stats", "stack_lm.eval", "stack_lm.training", "stack_lm.cli.commands.demo"})
 
 
 def test_the_list_of_tasks_is_light():

@@ -26,9 +26,9 @@ TOP = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 # Files of the repository in whose place a link leads to a page of the site.
 PAGES = TOP | {
     "README.md": "index.md",
-    "stack_lm/cli.py": "commands.md",
-    "stack_lm/configuration_stack_rnn.py": "model-configuration.md",
-    "stack_lm/experiments/config.py": "configuration.md",
+    "stack_lm/cli/main.py": "commands.md",
+    "stack_lm/models/configuration_stack_rnn.py": "model-configuration.md",
+    "stack_lm/training/trials/config.py": "configuration.md",
     "stack_lm/training/config.py": "configuration.md",
 }
 

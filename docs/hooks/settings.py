@@ -59,9 +59,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def made_pages() -> dict[str, str]:
     """The pages of settings by their names."""
-    from stack_lm.cli import make_parser
-    from stack_lm.experiments.config import Table, TaskConfig
+    from stack_lm.cli.main import make_parser
     from stack_lm.training.config import ClassificationConfig, RunConfig, SpanParserTrainingConfig
+    from stack_lm.training.trials.config import Table, TaskConfig
 
     kinds = {
         "lm": RunConfig,
@@ -87,8 +87,8 @@ def model_sections() -> Iterator[str]:
         StackRNNConfig,
         StackTransformerConfig,
     )
-    from stack_lm.configuration_deep import LayerConfig
-    from stack_lm.configuration_layers import AuxiliaryLoss, Decay, RecurrentLayer
+    from stack_lm.models.configuration_deep import LayerConfig
+    from stack_lm.models.configuration_layers import AuxiliaryLoss, Decay, RecurrentLayer
 
     yield f"## stack_rnn\n\n{_summary(StackRNNConfig)}\n\n{table(StackRNNConfig)}"
     own = vars(BufferedStackRNNConfig)["__annotations__"]
@@ -113,7 +113,7 @@ def table(cls: type, only: Any = None) -> str:
 
 
 def _rows(cls: type, only: Any = None, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
-    from stack_lm.checks import ListOf, Nested, checks_of
+    from stack_lm.core.checks import ListOf, Nested, checks_of
 
     meanings, checks = descriptions(cls), checks_of(cls)
     nested = []

@@ -18,13 +18,13 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from jinja2 import TemplateError
 from safetensors import SafetensorError, safe_open
 
-from ..atomic import write_text
-from ..config_files import CONFIG_FILE, METRICS_FILE, read_layers, read_run_config
-from ..data.text import json_object, json_record, read_text
-from ..errors import InputError
-from ..messages import counted, shortened
-from ..plugins import named_in
-from ..tokenization import reopen_tokenizer, sentence_frame
+from ..core.atomic import write_text
+from ..core.config_files import CONFIG_FILE, METRICS_FILE, read_layers, read_run_config
+from ..core.errors import InputError
+from ..core.messages import counted, shortened
+from ..core.plugins import named_in
+from ..text.plain import json_object, json_record, read_text
+from ..text.tokenization import reopen_tokenizer, sentence_frame
 from .evaluations import decimals_of, first_of, format_score, merged, name_of_held_out, of_training, without_directories
 
 CARD = "README.md"
@@ -274,8 +274,8 @@ def _is_on_hub(name: str) -> bool:
 
 def _on_hub(source: str) -> str | None:
     """The hub dataset named by a text source."""
-    from ..data.records import HUB
-    from ..data.sources.hub import DATASETS
+    from ..text.records import HUB
+    from ..text.sources.hub import DATASETS
 
     name, _, rest = source.partition(":")
     if name in HUB:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from huggingface_hub import EvalResult
 
-from ..data.formats import read_rows
-from ..errors import InputError, fail
-from ..messages import shortened
+from ..core.errors import InputError, fail
+from ..core.messages import shortened
+from ..text.formats import read_rows
 from .card import CARD, read_card
 from .evaluations import decimals_of, format_score, read_results
 

@@ -24,12 +24,12 @@ from typing import Any
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.dynamic_module_utils import get_relative_import_files
 
-from ..console import without_progress_bars
+from ..core.console import without_progress_bars
 from ..kernels import dispatch
-from ..layers import operator
 from ..memory import memory_class
-from ..model_kinds import ModelKind, kind_of
-from ..modeling_base import MemoryPreTrainedModel
+from ..models.kinds import ModelKind, kind_of
+from ..models.modeling_base import MemoryPreTrainedModel
+from ..nn import operator
 from . import standalone
 
 CONFIGURATION, MODELING = "configuration_stack_rnn", "modeling_stack_rnn"

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from huggingface_hub import EvalResult
 
-from ..data.text import json_record, read_lines
-from ..errors import InputError
+from ..core.errors import InputError
+from ..text.plain import json_record, read_lines
 
 _MOST_NAMED = 3  # sets of a suite in the name of its score; of more, the number
 # All of an absolute path except its last part.

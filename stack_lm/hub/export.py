@@ -10,9 +10,9 @@ from typing import Literal
 import torch
 from safetensors.torch import load_file, save_file
 
-from ..atomic import atomic_directory
-from ..errors import InputError
-from ..model_kinds import kind_of
+from ..core.atomic import atomic_directory
+from ..core.errors import InputError
+from ..models.kinds import kind_of
 from .card import CARD, is_card, write_card
 from .locating import check_model_directory
 from .publishing import TOKENIZER_FILES, copy_model

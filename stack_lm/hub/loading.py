@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..console import runs_command, without_progress_bars
-from ..errors import InputError
-from ..messages import shortened
-from ..model_kinds import kind_of
+from ..core.console import runs_command, without_progress_bars
+from ..core.errors import InputError
+from ..core.messages import shortened
+from ..models.kinds import kind_of
 from .locating import WEIGHTS, cannot_load, locate, read_config
 from .tokenizers import try_tokenizer
 

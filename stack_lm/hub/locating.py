@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..config_files import CONFIG_FILE
-from ..console import print_note
-from ..errors import InputError
-from ..messages import first_line, shortened, similar_path
+from ..core.config_files import CONFIG_FILE
+from ..core.console import print_note
+from ..core.errors import InputError
+from ..core.messages import first_line, shortened, similar_path
 
 WEIGHTS = ("*.safetensors", "*.bin")
 # A tokenizer is in one of these; the last are vocabularies from which transformers makes one.

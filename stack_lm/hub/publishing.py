@@ -13,7 +13,7 @@ from typing import Any
 
 from huggingface_hub import HfApi
 
-from ..atomic import atomic_directory
+from ..core.atomic import atomic_directory
 from .card import CARD
 from .locating import check_model_directory
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 BACKENDS = ("auto", "reference", "numba", "triton")
 BackendChoice = tuple[str, str]
-# For `stack_lm.loss`: no type of numbers has a compiled softmax.
+# For `stack_lm.models.loss`: no type of numbers has a compiled softmax.
 DTYPES: tuple[Any, ...] = ()
 CompiledSoftmax = TritonSoftmax = None
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..messages import first_line, shortened
+from ..core.errors import InputError
+from ..core.messages import first_line, shortened
 
 
 def load_state_dict(path: Path) -> dict[str, Tensor]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..data.text import json_object
-from ..errors import InputError
-from ..messages import first_line, shortened
-from ..tokenization import reopen_tokenizer
+from ..core.errors import InputError
+from ..core.messages import first_line, shortened
+from ..text.plain import json_object
+from ..text.tokenization import reopen_tokenizer
 from .locating import TOKENIZERS, ask_hub, looks_like_a_path
 
 if TYPE_CHECKING:

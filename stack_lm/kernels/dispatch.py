@@ -1,6 +1,6 @@
 """The backends of scans, and the choice between them with its reason.
 
-"reference" is the definition in `stack_lm.layers`, step by step in torch. "numba" (CPU) and "triton" (GPU) compute the
+"reference" is the definition in `stack_lm.nn`, step by step in torch. "numba" (CPU) and "triton" (GPU) compute the
 same in one differentiable function per sequence. Each is a module with the functions of `Backend`, loaded on first
 use. A model's configuration does not contain the backend.
 """
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..core.errors import InputError
 from .plain import alteration
 from .protocol import CellState, GivenVectors, Inputs, MemoryState, PrecisionAtRisk, Request, System
 

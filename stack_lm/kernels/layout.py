@@ -7,25 +7,11 @@ reset gate stands between them.
 
 from __future__ import annotations
 
-from ..controllers import (
-    Controller,
-    ElmanController,
-    GRUController,
-    LinearController,
-    LSTMController,
-    ReLUElmanController,
-    SigmoidController,
-    SigmoidElmanController,
-)
-
+DROPOUT = "dropout"  # its name in the noise of a scan
 # The kinds of a step's pointwise part; whether there is a state is `Controller.recurrent`.
 LINEAR, ELMAN, RELU_ELMAN, SIGMOID_ELMAN, GRU, LSTM, DIRECT = range(7)
-CONTROLLERS: dict[type[Controller], int] = {
-    LinearController: LINEAR,
-    SigmoidController: SIGMOID_ELMAN,
-    ElmanController: ELMAN,
-    ReLUElmanController: RELU_ELMAN,
-    SigmoidElmanController: SIGMOID_ELMAN,
-    GRUController: GRU,
-    LSTMController: LSTM,
-}
+
+
+def controller_kind(controller: object) -> int | None:
+    """The kind that a controller's class declares; None for other classes, subclasses included."""
+    return vars(type(controller)).get("kind")

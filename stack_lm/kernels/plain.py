@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ..controls import ActionProjection, Controls
-from ..emission import OperationChoice
+from ..memory.controls import ActionProjection, Controls
+from ..memory.emission import OperationChoice
 from .protocol import Controlled, System
 
 

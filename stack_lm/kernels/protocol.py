@@ -10,15 +10,16 @@ A memory, its controls and a driver make a `System`. There are three drivers:
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ..controllers import Controller, ControllerState
-from ..controls import ActionProjection, Controls, Noise
-from ..emission import Emission
+if TYPE_CHECKING:
+    from ..nn.controllers import Controller, ControllerState
 from ..memory import Memory, serializable
+from ..memory.controls import ActionProjection, Controls, Noise
+from ..memory.emission import Emission
 
 
 @serializable
@@ -71,7 +72,7 @@ class Controlled(NamedTuple):
     def controller(self) -> Controller:
         """The controller itself."""
         module: Any = self.module
-        while not isinstance(module, Controller):
+        while hasattr(module, "base_layer"):
             module = module.base_layer
         return module
 

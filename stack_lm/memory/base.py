@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from ..plugins import Registry
+from ..core.plugins import Registry
 from .fields import ActionField
 
 State = TypeVar("State", bound="tuple[Any, ...]")

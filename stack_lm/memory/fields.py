@@ -15,9 +15,9 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ..checks import Integer, NotNegative
-from ..emission import Activation, Emission, HiddenState, LogWeights, OperationChoice, make_control
-from ..errors import InputError
+from ..core.checks import Integer, NotNegative
+from ..core.errors import InputError
+from .emission import Activation, Emission, HiddenState, LogWeights, OperationChoice, make_control
 
 # The limits are far beyond any use: with larger sizes a program would hang, and never fit.
 Size = Annotated[int, Integer(1, 2**20)]  # of vectors and memories
@@ -32,7 +32,7 @@ class Setting(NamedTuple):
 
     Attributes:
         default: its value if none is given.
-        kind: the allowed values, as `stack_lm.checks` describes them: a type, or a check such as `Integer(1, 100)`.
+        kind: the allowed values, as `core.checks` describes them: a type, or a check such as `Integer(1, 100)`.
     """
 
     default: Any

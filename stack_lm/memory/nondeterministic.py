@@ -23,8 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..checks import Integer
-from ..errors import InputError
+from ..core.checks import Integer
+from ..core.errors import InputError
 from .base import Memory, Where, accurate, numbers_hidden, register_memory
 from .fields import Parts, Setting, Value, ValueActivation, Weights
 from .room import check_room

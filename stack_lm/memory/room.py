@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from ..errors import InputError
+from ..core.errors import InputError
 
 _GIB = 2**30
 

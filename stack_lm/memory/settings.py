@@ -6,9 +6,9 @@ from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Annotated, Any
 
-from ..checks import Check, check_of, undecided
-from ..errors import InputError
-from ..messages import did_you_mean
+from ..core.checks import Check, check_of, undecided
+from ..core.errors import InputError
+from ..core.messages import did_you_mean
 from .base import MEMORIES, Memory, memory_class
 from .fields import Setting, check_fields
 

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..checks import OneOf, Positive
+from ..core.checks import OneOf, Positive
 from .base import Memory, Where, accurate, numbers_hidden, register_memory
 from .fields import Choice, Elements, Parts, Setting, Size, Value, ValueActivation
 from .mixing import Mixture, Move, mix

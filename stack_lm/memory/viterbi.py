@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..trace import MOVES
+from ..core.errors import InputError
+from ..core.trace import MOVES
 from .nondeterministic import ZERO, NondeterministicStack
 from .room import check_room
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..core.errors import InputError
 
 
 class Scored(NamedTuple):

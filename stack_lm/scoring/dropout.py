@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from ..errors import InputError
+from ..core.errors import InputError
 
 
 @contextmanager

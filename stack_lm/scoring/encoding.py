@@ -8,10 +8,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from ..errors import InputError
+from ..core.errors import InputError
+from ..core.trace import MOVES, StackRun
 from ..memory.viterbi import Run
-from ..tokenization import RareWordTags, added_tokens, sentence_frame, word_splitter_of
-from ..trace import MOVES, StackRun
+from ..text.tokenization import RareWordTags, added_tokens, sentence_frame, word_splitter_of
 from .punctuation import Punctuation, split_points
 
 # Texts in one call of a tokenizer: a compromise between call overhead and memory.

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..emission import Fixed
-from ..errors import InputError
-from ..layers.controlled import ControlledMemory
-from ..layers.interventions import Intervention, intervene
+from ..core.errors import InputError
+from ..core.messages import check_name
 from ..memory import Choice, Strength
+from ..memory.emission import Fixed
 from ..memory.fields import Value
-from ..messages import check_name
+from ..nn.controlled import ControlledMemory
+from ..nn.interventions import Intervention, intervene
 from .sentences import ModelScorer, Progress
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from transformers import PreTrainedModel
 
-from ..emission import Fixed
-from ..errors import InputError
-from ..layers import memories, strengths_of
-from ..layers.controlled import ControlledMemory
+from ..core.errors import InputError
 from ..memory import NondeterministicStack
+from ..memory.emission import Fixed
+from ..nn import memories, strengths_of
+from ..nn.controlled import ControlledMemory
 
 # The strengths for distances; the first that is not fixed is used.
 _PARSED = ("push_strength", "pop_strength")

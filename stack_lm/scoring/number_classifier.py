@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..errors import InputError
+from ..core.errors import InputError
 from ..hub.loading import load_pretrained
-from ..tokenization import added_tokens
+from ..text.tokenization import added_tokens
 from .batches import length_batches
 
 LABELS = ("VBP", "VBZ")

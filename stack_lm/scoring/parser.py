@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..configuration_span_parser import SpanParserConfig
-from ..data.text import check_encodable
-from ..errors import InputError
+from ..core.errors import InputError
+from ..core.messages import check_name
+from ..core.trace import Trace
 from ..hub.loading import load_pretrained
-from ..messages import check_name
-from ..modeling_span_parser import SpanParserModel
+from ..models.configuration_span_parser import SpanParserConfig
+from ..models.modeling_span_parser import SpanParserModel
 from ..parsing.distances import DECODERS, SHIFTS, default_decoder, distances_from_trace, tree_from_distances
 from ..parsing.drawing import draw_trees
 from ..parsing.ensemble import combine_runs, vote_by_words
 from ..parsing.export import tree_record
 from ..parsing.trees import ConstituencyTree
-from ..trace import Trace
+from ..text.plain import check_encodable
 from .dropout import embedding_dropout
 from .encoding import WordStrength
 from .sentences import ModelScorer

@@ -15,16 +15,16 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..cache import CACHE_NAME, MemoryCache
-from ..errors import InputError
+from ..core.errors import InputError
+from ..core.messages import check_name
+from ..core.trace import StackRun, Trace
 from ..hub.loading import load_pretrained
 from ..kernels.runs import tables_for
-from ..layers import actions_by_layer
-from ..layers.interventions import Intervention, intervene
 from ..memory.viterbi import Tables, best_runs
-from ..messages import check_name
-from ..model_kinds import body_and_head, kind_of
-from ..trace import StackRun, Trace
+from ..models.cache import CACHE_NAME, MemoryCache
+from ..models.kinds import body_and_head, kind_of
+from ..nn import actions_by_layer
+from ..nn.interventions import Intervention, intervene
 from .batches import Scored, Tail, common_prefix, finite, first_logprobs, length_batches, token_logprobs
 from .encoding import LONGEST, Encoding, SentenceEncoder, WordStrength, run_of_words, strengths_of_words
 from .memory_layers import MemoryLayers, has_runs

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..errors import InputError
+from ..core.errors import InputError
 from ..parsing.ensemble import LONGEST, are_words, elect_tree
 from ..parsing.trees import ConstituencyTree, escape_words
 from .batches import length_batches

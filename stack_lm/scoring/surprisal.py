@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from ..data.records import text_columns
-from ..errors import InputError
-from ..messages import check_name
-from ..trace import Trace
+from ..core.errors import InputError
+from ..core.messages import check_name
+from ..core.trace import Trace
+from ..text.records import text_columns
 from .punctuation import Punctuation, inner, is_punctuation
 from .sentences import ModelScorer, Progress
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from ..checks import Count, CountOrZero, build, check_of
-from ..errors import InputError
+from ..core.checks import Count, CountOrZero, build, check_of
+from ..core.errors import InputError
 from .stream import Stream
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from functools import cached_property
 from math import inf, log
 from typing import Any, ClassVar
 
-from ..errors import InputError
+from ..core.errors import InputError
 from .base import Example, Language, Split, SplitChanges
 from .grammars import ByLength, Grammar
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from ..errors import InputError
+from ..core.errors import InputError
 from .base import Example, Task
 from .kinds import check_declared
 

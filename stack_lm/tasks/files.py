@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from ..checks import Count, Number, Probability
-from ..errors import InputError
+from ..core.checks import Count, Number, Probability
+from ..core.errors import InputError
 from .base import Example, Kind, Split, SplitChanges, Task, changed, check_changes, language_example
 from .kinds import BEGIN, END, PAD, SEPARATOR
 from .rows import OwnKind, Reading, TaskRow, find_files, held_out, read, stamps, unread_tables, unseparated

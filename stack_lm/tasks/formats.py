@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import InputError
-from ..labels import IGNORED
+from ..core.errors import InputError
+from ..core.labels import IGNORED
 
 if TYPE_CHECKING:
     from torch import Tensor

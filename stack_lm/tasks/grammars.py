@@ -15,8 +15,8 @@ from itertools import accumulate
 from math import frexp, fsum, inf, isfinite, ldexp, log, prod
 from typing import Generic, NamedTuple, TypeVar
 
-from ..checks import Number
-from ..errors import InputError
+from ..core.checks import Number
+from ..core.errors import InputError
 
 _MOST_BITS = 10_000_000  # of a count of derivations
 _FAR = 512  # binary exponent of a weight, halfway to those that float64 lacks

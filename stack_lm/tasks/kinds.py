@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from ..errors import InputError
+from ..core.errors import InputError
 from .base import Example, Task
 from .formats import DelimitedFormat, Transduction
 from .scores import Score, before_the_first_error, cross_entropy, of_strings, of_symbols

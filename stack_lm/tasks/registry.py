@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..checks import check_of
-from ..data.formats import is_table
-from ..errors import InputError
-from ..messages import did_you_mean
-from ..plugins import Registry
+from ..core.checks import check_of
+from ..core.errors import InputError
+from ..core.messages import did_you_mean
+from ..core.plugins import Registry
+from ..text.formats import is_table
 from .base import Task
 from .files import FileTask
 from .kinds import check_declared

@@ -10,10 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ..data.files import check_file
-from ..data.formats import FORMATS, is_table, read_rows
-from ..errors import InputError, fail
-from ..messages import counted, nearest, shortened
+from ..core.errors import InputError, fail
+from ..core.messages import counted, nearest, shortened
+from ..text.files import check_file
+from ..text.formats import FORMATS, is_table, read_rows
 
 OwnKind = Literal["tagging", "transduction", "next_symbols", "classification", "language"]
 _PAIR = ("input", "output")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import fsum, inf, isfinite
 from typing import Any, NamedTuple
 
-from ..errors import InputError
-from ..labels import IGNORED
+from ..core.errors import InputError
+from ..core.labels import IGNORED
 from .formats import Transduction, TransductionFormat
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..configuration_stack_rnn import StackRNNConfig
 from ..memory import Choice, Memory, Strength, Value, Weights, leaves, make_memory, map_tensors, memory_class
 from ..memory.fields import ActionField
-from ..modeling_stack_rnn import StackRNNForCausalLM
+from ..models.configuration_stack_rnn import StackRNNConfig
+from ..models.modeling_stack_rnn import StackRNNForCausalLM
 from .models import MODEL_CHECKS
 from .rules import Check, reproducible, rule
 

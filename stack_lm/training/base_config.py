@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from ..checks import Count, CountOrZero, Integer, NotNegative, Positive, check_fields
-from ..errors import InputError
-from ..tokenization import Lowercase, SubwordKind, check_subwords
+from ..core.checks import Count, CountOrZero, Integer, NotNegative, Positive, check_fields
+from ..core.errors import InputError
+from ..text.tokenization import Lowercase, SubwordKind, check_subwords
 
 # For fields whose value a resumed run may change.
 MAY_CHANGE = {"may_change": True}

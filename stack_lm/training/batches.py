@@ -20,8 +20,8 @@ import torch
 from accelerate import PartialState
 from torch import Tensor
 
-from ..errors import InputError
-from ..labels import IGNORED
+from ..core.errors import InputError
+from ..core.labels import IGNORED
 from .compact import TokenArray
 from .pools import Pools, WholePools
 

@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from ..cache import MemoryCache
-from ..layers import recurrent_layers
 from ..memory import leaves, map_tensors
+from ..models.cache import MemoryCache
+from ..nn import recurrent_layers
 
 
 class CarriedState:

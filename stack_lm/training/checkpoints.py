@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..data.text import json_object
-from ..errors import InputError
+from ..core.errors import InputError
+from ..text.plain import json_object
 
 STATE_FILE, MANIFEST_FILE = "trainer_state.json", "manifest.json"
 

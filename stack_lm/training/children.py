@@ -11,7 +11,7 @@ from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from typing import Any
 
-from ..plugins import Imports
+from ..core.plugins import Imports
 
 
 @contextmanager

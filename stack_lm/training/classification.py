@@ -13,16 +13,16 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
-from ..data import hold_out
-from ..data.formats import is_table
-from ..data.labelled import LabelledText, read_labelled
-from ..errors import InputError
+from ..core.errors import InputError
+from ..core.labels import IGNORED
 from ..eval import evaluate_agreement, read_agreement
 from ..eval.classification import ClassificationResult, score_labels
-from ..labels import IGNORED
-from ..model_kinds import choose_class
+from ..models.kinds import choose_class
 from ..scoring.batches import length_batches
 from ..scoring.number_classifier import LABELS, NumberClassifier, encode_for_classifier
+from ..text import hold_out
+from ..text.formats import is_table
+from ..text.labelled import LabelledText, read_labelled
 from .batches import Batches, Collated, SentenceBatches, collate
 from .compact import TokenArray
 from .config import ClassificationConfig

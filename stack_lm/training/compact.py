@@ -9,7 +9,7 @@ from typing import TypeVar, overload
 
 import numpy as np
 
-from ..data import Sentence
+from ..text import Sentence
 
 _SEPARATOR = "\0"
 Item = TypeVar("Item")

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from ..checks import Count, Integer, Positive, Probability
-from ..data.files import UNPACKERS
-from ..data.text import Segmentation
-from ..errors import InputError
+from ..core.checks import Count, Integer, Positive, Probability
+from ..core.errors import InputError
 from ..parsing.ensemble import OUTLIER_SHARE
-from ..tokenization import Lowercase, SubwordKind
+from ..text.files import UNPACKERS
+from ..text.plain import Segmentation
+from ..text.tokenization import Lowercase, SubwordKind
 from .base_config import MAY_CHANGE, BaseDataConfig, BaseLoopConfig, BaseTokenizerConfig, TextRunConfig
 
 
@@ -46,7 +46,7 @@ class DataConfig(BaseDataConfig):
     """The text of a language model's run.
 
     Attributes:
-        source: the training text; see `stack_lm.data.open_corpus` for all sources.
+        source: the training text; see `stack_lm.text.open_corpus` for all sources.
         split: split of the source.
         segmentation: form of the text: "lines" (one sentence a line), "paragraphs" (several sentences a line, words
             separated by spaces), "raw" (ordinary text) or "articles" (without lines that end in no punctuation). null

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..errors import InputError
+from ..core.errors import InputError
 from .batches import Batches, collate
 from .compact import TokenArray
 from .pools import Pools

@@ -14,12 +14,12 @@ from accelerate import PartialState
 from accelerate.utils import gather_object
 from transformers import PreTrainedTokenizerBase
 
-from ..console import print_note, progress
-from ..data import Corpus, Sentence, hold_out, open_corpus
-from ..data.corpora import several_in_a_line
-from ..data.formats import format_of, is_table
-from ..errors import InputError
-from ..tokenization import Frame, splits_words
+from ..core.console import print_note, progress
+from ..core.errors import InputError
+from ..text import Corpus, Sentence, hold_out, open_corpus
+from ..text.corpora import several_in_a_line
+from ..text.formats import format_of, is_table
+from ..text.tokenization import Frame, splits_words
 from .batches import Batches, SentenceBatches
 from .checkpoints import read_state
 from .compact import SentenceStore, TokenArray

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from ..data import Sentence
-from ..data.text import Segmenter
-from ..errors import InputError
-from ..tokenization import Frame, RareWordTags
+from ..core.errors import InputError
+from ..text import Sentence
+from ..text.plain import Segmenter
+from ..text.tokenization import Frame, RareWordTags
 from .children import Workers, environment
 from .compact import TokenArray
 from .preemption import without_interrupts

@@ -14,10 +14,10 @@ from accelerate.utils import DistributedType
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..cache import CACHE_NAME
-from ..errors import InputError
-from ..loss import multiplies_bfloat16
-from ..model_kinds import TEXT, choose_class, kind_of
+from ..core.errors import InputError
+from ..models.cache import CACHE_NAME
+from ..models.kinds import TEXT, choose_class, kind_of
+from ..models.loss import multiplies_bfloat16
 from .batches import Batches, Collated, collate
 from .carried import CarriedState
 from .config import RunConfig

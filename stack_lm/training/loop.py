@@ -22,11 +22,11 @@ from accelerate.utils import set_seed
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..console import LineClock, print_note, progress
-from ..errors import InputError
+from ..core.console import LineClock, print_note, progress
+from ..core.errors import InputError
 from ..hub.card import write_card
 from ..hub.code import save_model
-from ..modeling_base import MemoryPreTrainedModel
+from ..models.modeling_base import MemoryPreTrainedModel
 from .base_config import BaseConfig, BaseLoopConfig
 from .batches import Batches, Collated
 from .carried import CarriedState

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..checks import build
-from ..errors import InputError
+from ..core.checks import build
+from ..core.errors import InputError
+from ..core.messages import shortened, unknown_name
 from ..hub.loading import load_pretrained
 from ..memory.room import memory_of
-from ..messages import shortened, unknown_name
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 # Weights, gradients and the two averages of Adam, in float32.

@@ -9,7 +9,7 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
 
-from ..errors import InputError
+from ..core.errors import InputError
 from .base_config import BaseLoopConfig
 
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from accelerate.utils import gather_object
 
-from ..data.corpora import DocumentBlock, DocumentStream
-from ..errors import InputError
+from ..core.errors import InputError
+from ..text.corpora import DocumentBlock, DocumentStream
 from .compact import TokenArray
 from .encoding import EncodingWorkers, TextEncoder
 

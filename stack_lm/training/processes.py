@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 
-from ..errors import InputError
+from ..core.errors import InputError
 from ..kernels.gpu.graphs import VARIABLE as CUDA_GRAPHS
 
 # The variables in which launchers give the number of processes.

@@ -26,13 +26,13 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from safetensors import SafetensorError
 
-from ..atomic import reason_of
-from ..checks import build
-from ..config_files import CONFIG_FILE, METRICS_FILE, read_yaml
-from ..console import print_note
-from ..data.text import json_object
-from ..errors import InputError
-from ..plugins import used
+from ..core.atomic import reason_of
+from ..core.checks import build
+from ..core.config_files import CONFIG_FILE, METRICS_FILE, read_yaml
+from ..core.console import print_note
+from ..core.errors import InputError
+from ..core.plugins import used
+from ..text.plain import json_object
 from .base_config import BaseConfig, first_difference, resume_invariants
 from .checkpoints import all_checkpoints, checkpoint_step, find_checkpoint, write_manifest
 from .lock import LOCK_FILE, RunLock

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from transformers import AutoModel, PreTrainedModel
 
-from ..data import hold_out
-from ..data.records import find_files, is_pattern
-from ..errors import InputError
-from ..model_kinds import TREES, choose_class
-from ..modeling_span_parser import spans_that_count
+from ..core.errors import InputError
+from ..models.kinds import TREES, choose_class
+from ..models.modeling_span_parser import spans_that_count
 from ..parsing.ensemble import mutual_f1
 from ..parsing.trees import ConstituencyTree
 from ..scoring.batches import length_batches
 from ..scoring.spans import SpanScorer, collate_spans, tree_of_spans
+from ..text import hold_out
+from ..text.records import find_files, is_pattern
 from .batches import Batches, Collated, SentenceBatches
 from .compact import TokenArray
 from .config import SpanParserTrainingConfig

@@ -9,9 +9,9 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from ..emission import ExpectedValue, Fixed
-from ..layers import memories, strengths_of
-from ..layers.controlled import ControlledMemory
+from ..memory.emission import ExpectedValue, Fixed
+from ..nn import memories, strengths_of
+from ..nn.controlled import ControlledMemory
 from .validation import sum_processes
 
 # A fraction of the range of a strength: a value this near to 0 or to the maximum is at an end.

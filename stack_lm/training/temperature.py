@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from transformers import TrainerCallback
 
-from ..emission import OperationChoice
-from ..errors import InputError
+from ..core.errors import InputError
+from ..memory.emission import OperationChoice
 
 
 def temperatures(model: nn.Module) -> list[Tensor]:

@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from ..errors import InputError
-from ..labels import IGNORED
-from ..layers import recurrent_layers
+from ..core.errors import InputError
+from ..core.labels import IGNORED
+from ..nn import recurrent_layers
 
 Inputs = Mapping[str, Tensor]
 PADDING: Mapping[str, int] = {"labels": IGNORED}  # of other inputs it is 0

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from ..atomic import atomic_directory
-from ..data.cache_folder import token_cache
-from ..errors import InputError
-from ..tokenization import reopen_tokenizer
+from ..core.atomic import atomic_directory
+from ..core.errors import InputError
+from ..text.cache_folder import token_cache
+from ..text.tokenization import reopen_tokenizer
 from .compact import TokenArray
 from .text_size import TextSize
 

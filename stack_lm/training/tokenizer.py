@@ -10,11 +10,11 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from ..data import Corpus, Sentence
-from ..errors import InputError
+from ..core.errors import InputError
 from ..hub.tokenizers import open_tokenizer
 from ..scoring.encoding import SentenceEncoder
-from ..tokenization import Frame, sentence_frame, train_subword_tokenizer, train_word_tokenizer
+from ..text import Corpus, Sentence
+from ..text.tokenization import Frame, sentence_frame, train_subword_tokenizer, train_word_tokenizer
 from .base_config import BaseTokenizerConfig
 from .config import TokenizerConfig
 from .run_directory import on_first_process

@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.functional import cross_entropy
 
-from ..cache import CACHE_NAME
-from ..labels import IGNORED
-from ..layers import actions_by_layer, memories
-from ..loss import linear_cross_entropy
-from ..model_kinds import body_and_head
+from ..core.labels import IGNORED
+from ..models.cache import CACHE_NAME
+from ..models.kinds import body_and_head
+from ..models.loss import linear_cross_entropy
+from ..nn import actions_by_layer, memories
 from ..scoring.batches import length_batches
-from ..tokenization import Frame
+from ..text.tokenization import Frame
 from .batches import collate
 from .carried import CarriedState
 from .compact import TokenArray

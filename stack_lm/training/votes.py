@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import InputError, NoTree
+from ..core.errors import InputError, NoTree
 from ..parsing.baselines import PRIORS
 from ..parsing.ensemble import count_votes, find_outliers, mean_agreement, mutual_f1
 from ..parsing.treebank import read_predictions

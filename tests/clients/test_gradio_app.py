@@ -13,7 +13,7 @@ from conftest import tiny_config
 from transformers import AutoTokenizer
 
 from stack_lm import Parser, StackRNNForCausalLM
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 
 pytestmark = pytest.mark.slow  # training is
 PATH = Path(__file__).parents[2] / "examples" / "gradio_app.py"

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from conftest import REAL_DATA, needs_real_data
 
-from stack_lm.data.records import read_records
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.eval import AgreementItem, evaluate_agreement, read_agreement, score_choices
 from stack_lm.eval.agreement_formats import number_of
+from stack_lm.text.records import read_records
 
 
 class Oracle:

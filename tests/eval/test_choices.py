@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.eval import score_choices
 from stack_lm.eval.choices import correct_codes
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.eval.classification import score_labels
 
 

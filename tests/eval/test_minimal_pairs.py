@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import REAL_DATA, needs_real_data
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.eval import MinimalPair, evaluate_minimal_pairs, pair_files, read_minimal_pairs, split_words
 
 

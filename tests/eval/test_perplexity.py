@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
+from stack_lm.core.trace import Trace
 from stack_lm.eval import compare_perplexity, compare_seeds, evaluate_perplexity, sentence_losses
-from stack_lm.trace import Trace
 
 NAN = float("nan")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.eval import compare_runs, compare_seeds, score_choices, spreads
 
 

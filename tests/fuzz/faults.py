@@ -42,8 +42,8 @@ from fuzz.inputs import write_inputs, write_runs
 from fuzz.mutations import damage_arguments, damage_file
 
 from stack_lm import ModelScorer
-from stack_lm.cli import main as stack_lm
-from stack_lm.console import positive_int, quiet_libraries, script_parser
+from stack_lm.cli.main import main as stack_lm
+from stack_lm.core.console import positive_int, quiet_libraries, script_parser
 
 LOADED = (
     "commands.choices",

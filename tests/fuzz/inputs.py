@@ -27,8 +27,8 @@ from stack_lm import (
     StackRNNForSequenceClassification,
     train_word_tokenizer,
 )
-from stack_lm.data.generated import generate_corpus
 from stack_lm.parsing import random_distances
+from stack_lm.text.generated import generate_corpus
 
 SIZES = {"embedding_size": 5, "hidden_size": 7, "memory_size": 3}
 DEEP = {

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from stack_lm import MemoryLayer, StackRNNConfig
-from stack_lm.layers.cell import StackRNNCell
 from stack_lm.memory import NondeterministicState, map_tensors
 from stack_lm.memory.nondeterministic import ZERO
+from stack_lm.nn.cell import StackRNNCell
 
 
 @contextmanager

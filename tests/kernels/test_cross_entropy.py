@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from kernels.compiling import run_compiling
 from torch.nn import functional as F
 
-from stack_lm import loss
 from stack_lm.kernels.cpu import cross_entropy
 from stack_lm.kernels.cpu.cross_entropy import DTYPES, CompiledSoftmax
+from stack_lm.models import loss
 
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 1e-6}
 ON_GPU = torch.cuda.is_available()
@@ -198,7 +198,7 @@ def test_threads_share_the_rows(dtype, monkeypatch):
 def test_the_loss_runs_in_triton(run, monkeypatch, dtype, bias):
     """With classes that are rounded up, in chunks, and rows that do not count."""
     if run.kind is CompiledSoftmax:
-        pytest.skip("tests/test_loss.py has the loss on the CPU")
+        pytest.skip("tests/models/test_loss.py has the loss on the CPU")
     used = []
     if dtype != torch.float16:
         monkeypatch.setattr(loss, "runs_in_triton", lambda device, dtype: used.append(dtype) or True)

@@ -9,13 +9,13 @@ from kernels.comparison import compare, make_cell, threads
 
 import stack_lm
 from stack_lm import StackRNNForCausalLM
-from stack_lm.cli import main
-from stack_lm.controllers import LSTMController
-from stack_lm.emission import Fixed
-from stack_lm.errors import InputError
+from stack_lm.cli.main import main
+from stack_lm.core.errors import InputError
 from stack_lm.kernels import dispatch as kernels
-from stack_lm.layers.controlled import explain_backend
 from stack_lm.memory import NeuralStack, StackState
+from stack_lm.memory.emission import Fixed
+from stack_lm.nn.controlled import explain_backend
+from stack_lm.nn.controllers import LSTMController
 
 
 def make_model(**fields):

@@ -24,7 +24,7 @@ def test_every_memory_is_tested():
         pytest.param(fields, check, marks=marks(fields, check), id=f"{check.__name__}-{fields}")
         for fields in MEMORIES
         for check in MEMORY_CHECKS
-        if not check.__name__.endswith("_of_a_model")  # tests/test_model_conformance.py has more models
+        if not check.__name__.endswith("_of_a_model")  # tests/models/test_model_conformance.py has more models
     ],
 )
 def test_it_keeps_the_rules(fields, check):

@@ -10,7 +10,7 @@ import torch
 from conftest import tiny_config
 
 from stack_lm import MemoryLayer, StackRNNForCausalLM
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.memory import NondeterministicStack, leaves, make_memory, map_tensors, room
 from stack_lm.memory.nondeterministic import ZERO
 

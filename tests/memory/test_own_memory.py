@@ -20,7 +20,7 @@ from stack_lm import (
     StackRNNForCausalLM,
     train_word_tokenizer,
 )
-from stack_lm.checks import Integer
+from stack_lm.core.checks import Integer
 from stack_lm.memory import (
     Choice,
     Memory,

@@ -8,13 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
+from stack_lm.core.trace import StackRun, Trace
 from stack_lm.kernels.cpu import viterbi as compiled
 from stack_lm.kernels.runs import tables_for
 from stack_lm.memory import NondeterministicStack
 from stack_lm.memory.viterbi import MOVES, best_runs, tables
 from stack_lm.parsing import distances_from_trace, tree_from_distances
-from stack_lm.trace import StackRun, Trace
 
 
 def random_weights(memory, steps, batch_size=1, seed=0, grid=0):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.parsing import Attachments, ConstituencyTree, compare_attachments, left_branching, right_branching
 from stack_lm.parsing.attachment import FINAL_STOP, KINDS
 

@@ -9,10 +9,10 @@ from conftest import REAL_DATA, needs_real_data
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
+from stack_lm.core.trace import Trace
 from stack_lm.parsing import distances_from_trace, tree_from_distances
 from stack_lm.parsing.baselines import count_binary_trees
-from stack_lm.trace import Trace
 
 # The decoders' definitions worked out by hand.
 GOLDEN = [

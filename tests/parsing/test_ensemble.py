@@ -6,7 +6,7 @@ from conftest import all_binary_trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.parsing import ConstituencyTree, combine_runs, right_branching
 from stack_lm.parsing.baselines import left_branching, random_splits
 from stack_lm.parsing.distances import spans_by_splitting

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from nltk.tree import Tree
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.parsing import get_convention, score_trees
 from stack_lm.parsing.evalb import read_parameters
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.parsing import ConstituencyTree, balanced, read_treebank, right_branching
 from stack_lm.parsing.drawing import draw_trees, text_width
 from stack_lm.parsing.export import forest_document, to_forest, write_trees

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.parsing import random_merges, score_trees
 from stack_lm.parsing.significance import compare_f1
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import needs_real_data
 from nltk.tree import Tree
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.parsing import read_predictions, read_treebank
 from stack_lm.parsing.export import tree_record
 from stack_lm.parsing.trees import ConstituencyTree

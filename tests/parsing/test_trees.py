@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk.tree import Tree
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.parsing import ConstituencyTree
 from stack_lm.parsing.heads import HEAD_RULES, collins_head
 from stack_lm.parsing.trees import base_label, read_binary_parse, read_brackets

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import stack_lm
-from stack_lm.checks import build
-from stack_lm.config_files import preset_names, preset_path, read_config, read_yaml, table_names
-from stack_lm.experiments.config import Table, TaskConfig
-from stack_lm.layers import recurrent_layers
+from stack_lm.core.checks import build
+from stack_lm.core.config_files import preset_names, preset_path, read_config, read_yaml, table_names
+from stack_lm.nn import recurrent_layers
 from stack_lm.training.config import RunConfig
+from stack_lm.training.trials.config import Table, TaskConfig
 
 
 def build_model(name, **fields):

@@ -34,7 +34,7 @@ def test_a_configuration_with_overrides_in_both_styles(capsys, tmp_path):
 
 
 def test_progress_without_a_terminal(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("stack_lm.console.SECONDS", 0.0)
+    monkeypatch.setattr("stack_lm.core.console.SECONDS", 0.0)
     assert TRAIN.main([*SMALL, "training.log_every=2", f"output_dir={tmp_path / 'run'}"]) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if " left" in line]
     assert re.fullmatch(

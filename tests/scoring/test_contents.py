@@ -7,7 +7,7 @@ from scoring_models import WORDS, word_scorer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.memory import NeuralStack, register_memory
 
 

@@ -6,7 +6,7 @@ import torch
 from conftest import tiny_config
 
 from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.eval import AgreementItem, evaluate_agreement
 from stack_lm.scoring.interventions import InterventionScorer
 

@@ -20,11 +20,11 @@ from stack_lm import (
     StackTransformerForCausalLM,
     train_word_tokenizer,
 )
-from stack_lm.commands.models import open_parser
-from stack_lm.data.generated import generate_corpus
-from stack_lm.errors import InputError
+from stack_lm.cli.models import open_parser
+from stack_lm.core.errors import InputError
 from stack_lm.parsing import combine_runs, distances_from_trace, read_treebank, tree_from_distances
 from stack_lm.scoring.dropout import embedding_dropout
+from stack_lm.text.generated import generate_corpus
 
 TEXTS = ["the dog that the cats fear chases a rabbit.", "a cat sleeps .", "the teacher near the old house is happy ."]
 

@@ -7,7 +7,7 @@ from conftest import byte_level_tokenizer, tiny_config
 from scoring_models import WORDS, sharpened
 
 from stack_lm import DeepStackRNNConfig, DeepStackRNNForCausalLM, ModelScorer, Parser, StackRNNForCausalLM
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.memory.viterbi import MOVES, best_runs
 from stack_lm.parsing import tree_from_distances
 

@@ -14,13 +14,13 @@ from scoring_models import WORDS, gpt2, word_scorer
 from transformers import MambaConfig, MambaForCausalLM
 
 from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
+from stack_lm.core.trace import Trace
 from stack_lm.eval import evaluate_perplexity
-from stack_lm.layers import operation_labels
+from stack_lm.nn import operation_labels
 from stack_lm.scoring import sentences
 from stack_lm.scoring.batches import Scored
 from stack_lm.scoring.encoding import words_of_tokens
-from stack_lm.trace import Trace
 
 SENTENCES = ["the dog barks".split(), "the old dog that cats fear barks".split(), ["dog"], "the xyz barks".split()]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scoring_models import gpt2, word_scorer
 
 from stack_lm import ModelScorer, surprisal
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.scoring.surprisal import log_frequencies
 
 WORDS = "the dogs that cats fear do n't bark near old bridges . , ( ) `` ''".split()

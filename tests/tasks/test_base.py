@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.tasks import Example, Language, Split, Task, make_task, register_task, task_names
 from stack_lm.tasks.base import EditedExample
 

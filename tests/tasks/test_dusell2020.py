@@ -7,7 +7,7 @@ from math import exp, log
 
 import pytest
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.tasks import BoundedLanguage, make_task, task_names
 from stack_lm.tasks.inside import log_string_weights
 

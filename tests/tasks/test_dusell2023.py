@@ -8,7 +8,7 @@ from math import exp, log
 
 import pytest
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.tasks import BoundedLanguage, make_task, task_names
 
 # Strings made of a word.

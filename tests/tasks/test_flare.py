@@ -8,7 +8,7 @@ from math import comb, exp, inf, isqrt, log
 
 import pytest
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.tasks import make_task, task_names
 
 NAMES = [name.split("/")[1] for name in task_names() if name.startswith("flare/")]

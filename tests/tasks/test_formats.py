@@ -14,7 +14,7 @@ from stack_lm import (
     StackRNNForCausalLM,
     StackRNNForTokenClassification,
 )
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.tasks.formats import BufferedFormat, DelimitedFormat, PerStepFormat, Transduction, padded
 from stack_lm.tasks.scores import evaluate_transduction
 

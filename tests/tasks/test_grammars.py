@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.tasks.grammars import ByDepth, ByLength, Grammar
 from stack_lm.tasks.inside import log_string_weights
 

@@ -6,7 +6,7 @@ from itertools import islice, product
 
 import pytest
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.tasks import make_task
 
 # Appendix C: rules as (source, target, share); a number links a nonterminal of the source with one of the target.

@@ -12,7 +12,7 @@ from conftest import REAL_DATA, needs_real_data
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.tasks import make_task
 from stack_lm.tasks.hao2018.grammars import Agreement, Formula, Parentheses
 

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.tasks import make_task, task_names
 
 RANGE = range(1, 6)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.tasks import make_task
 from stack_lm.tasks.suzgun2019.dyck import Dyck, next_symbols
 

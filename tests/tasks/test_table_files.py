@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.tasks import FileTask, make_task
 
 ROWS = [("a b", "b a"), ("a", "a"), ("b b b", "b b b"), ("a a", "a a")] * 5

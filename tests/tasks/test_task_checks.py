@@ -2,7 +2,7 @@
 
 import pytest
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.tasks import Example, GrammarLanguage, Split, Task, make_task
 from stack_lm.tasks.checks import check_examples
 from stack_lm.tasks.grammars import Grammar

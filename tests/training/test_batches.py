@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack_lm.data import open_corpus
-from stack_lm.data.text import Segmenter
-from stack_lm.errors import InputError
-from stack_lm.tokenization import Frame, train_word_tokenizer
+from stack_lm.core.errors import InputError
+from stack_lm.text import open_corpus
+from stack_lm.text.plain import Segmenter
+from stack_lm.text.tokenization import Frame, train_word_tokenizer
 from stack_lm.training import pools
 from stack_lm.training.batches import SentenceBatches, cut_by_tokens
 from stack_lm.training.compact import TokenArray
@@ -304,7 +304,7 @@ def test_continuous_streams(files, tokenizer):
 
 def test_encoded_documents(tokenizer):
     documents = [[(["w1", "x"], None), (["w2"], None)], [], [(["y"], None)], [(["x", "y", "w0"], None)]]
-    from stack_lm.data import Sentence
+    from stack_lm.text import Sentence
 
     encoded = encode_documents(tokenizer, [[Sentence(*s) for s in document] for document in documents], NO_FRAME)
     ids = tokenizer.convert_tokens_to_ids

@@ -11,10 +11,10 @@ from conftest import recipe
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from stack_lm import ModelScorer, train_word_tokenizer
-from stack_lm.checks import build
-from stack_lm.cli import main as stack_lm
-from stack_lm.config_files import read_config
-from stack_lm.errors import InputError
+from stack_lm.cli.main import main as stack_lm
+from stack_lm.core.checks import build
+from stack_lm.core.config_files import read_config
+from stack_lm.core.errors import InputError
 from stack_lm.scoring.number_classifier import NumberClassifier
 from stack_lm.training.classification import ClassificationTrainer, LengthGroupedBatches
 from stack_lm.training.compact import TokenArray

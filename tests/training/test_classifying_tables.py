@@ -9,9 +9,9 @@ from conftest import byte_level_tokenizer, recipe
 from tokenizers.processors import TemplateProcessing
 from transformers import pipeline
 
-from stack_lm.checks import build
-from stack_lm.config_files import read_config
-from stack_lm.data.labelled import LabelledText, read_labelled
+from stack_lm.core.checks import build
+from stack_lm.core.config_files import read_config
+from stack_lm.text.labelled import LabelledText, read_labelled
 from stack_lm.training.classification import ClassificationTrainer
 from stack_lm.training.config import ClassificationConfig
 

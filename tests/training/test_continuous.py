@@ -9,8 +9,8 @@ import torch
 from conftest import thinned
 from test_run_directory import MODEL, records, same
 
-from stack_lm.data import generate_corpus
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
+from stack_lm.text import generate_corpus
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
 from stack_lm.training.continuous import Segments
 from stack_lm.training.language_model import Trainer

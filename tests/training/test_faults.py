@@ -11,8 +11,8 @@ import pytest
 import torch
 from test_run_directory import EACH_KIND, KINDS, checkpoints, files, language_model, records, same, stop_after
 
-from stack_lm.checks import build
-from stack_lm.errors import InputError
+from stack_lm.core.checks import build
+from stack_lm.core.errors import InputError
 from stack_lm.training import loop
 from stack_lm.training.config import RunConfig
 from stack_lm.training.language_model import Trainer

@@ -15,8 +15,8 @@ from transformers import (
     AutoTokenizer,
 )
 
-from stack_lm.config_files import read_config
-from stack_lm.errors import InputError
+from stack_lm.core.config_files import read_config
+from stack_lm.core.errors import InputError
 from stack_lm.training.classification import ClassificationTrainer
 from stack_lm.training.config import (
     ClassificationConfig,

@@ -20,9 +20,9 @@ from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from stack_lm.data import Sentence
-from stack_lm.errors import InputError
-from stack_lm.tokenization import Frame
+from stack_lm.core.errors import InputError
+from stack_lm.text import Sentence
+from stack_lm.text.tokenization import Frame
 from stack_lm.training import language_model
 from stack_lm.training.batches import SentenceBatches, collate
 from stack_lm.training.compact import SentenceStore, TokenArray

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.training.lock import RunLock
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from test_language_model import metrics, run_config, same, weights
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.training.language_model import Trainer
 
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.training import processes
 from stack_lm.training.processes import check_number
 

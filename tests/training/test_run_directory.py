@@ -14,7 +14,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.training.classification import ClassificationTrainer
 from stack_lm.training.config import (
     ClassificationConfig,

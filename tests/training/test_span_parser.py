@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import load_file
 
 from stack_lm import Parser
-from stack_lm.cli import main as stack_lm
-from stack_lm.data import generate_corpus
-from stack_lm.errors import InputError
+from stack_lm.cli.main import main as stack_lm
+from stack_lm.core.errors import InputError
 from stack_lm.parsing import read_predictions
 from stack_lm.parsing.baselines import left_branching, right_branching
 from stack_lm.parsing.trees import ConstituencyTree
+from stack_lm.text import generate_corpus
 from stack_lm.training import span_parser
 from stack_lm.training.votes import read_votes
 

@@ -10,8 +10,8 @@ import pytest
 # One epoch of a stream's pools, and the most memory that the process has had after ten pools and in the end, in KiB.
 SCRIPT = """
 import json, resource, sys
-from stack_lm.data import Sentence, open_corpus
-from stack_lm.tokenization import Frame, train_word_tokenizer
+from stack_lm.text import Sentence, open_corpus
+from stack_lm.text.tokenization import Frame, train_word_tokenizer
 from stack_lm.training.encoding import TextEncoder
 from stack_lm.training.pools import StreamPools
 

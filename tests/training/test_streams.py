@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from test_language_model import metrics, run_config, same, weights
 
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.training.config import DataConfig
 from stack_lm.training.language_model import Trainer
 
@@ -15,7 +15,7 @@ from stack_lm.training.language_model import Trainer
 def articles(tmp_path):
     from datasets import Dataset, disable_progress_bars
 
-    from stack_lm.data.generated import generate_corpus
+    from stack_lm.text.generated import generate_corpus
 
     disable_progress_bars()
     words = [" ".join(sentence.words) for sentence in generate_corpus(400, seed=5)]

@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from conftest import tiny_config
 
 from stack_lm import StackRNNForCausalLM
-from stack_lm.layers import strengths_of
+from stack_lm.nn import strengths_of
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
 from stack_lm.training.language_model import Trainer, evaluate_loss
 from stack_lm.training.strength_statistics import StrengthStatistics

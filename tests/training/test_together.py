@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import stack_lm
-from stack_lm.config_files import read_config
-from stack_lm.errors import InputError
+from stack_lm.core.config_files import read_config
+from stack_lm.core.errors import InputError
 from stack_lm.training.together import Together, stack_batches
 
 PRESETS = {

@@ -7,8 +7,8 @@ import shutil
 import pytest
 from test_language_model import run_config
 
-from stack_lm.cli import main
-from stack_lm.errors import InputError
+from stack_lm.cli.main import main
+from stack_lm.core.errors import InputError
 from stack_lm.training import token_cache
 from stack_lm.training.config import DataConfig, RunConfig, TokenizerConfig
 from stack_lm.training.data import prepare_data

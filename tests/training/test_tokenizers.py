@@ -10,10 +10,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from stack_lm import ModelScorer
-from stack_lm.data import Sentence
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.eval import evaluate_perplexity
-from stack_lm.tokenization import Frame, train_subword_tokenizer
+from stack_lm.text import Sentence
+from stack_lm.text.tokenization import Frame, train_subword_tokenizer
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
 from stack_lm.training.encoding import encode_documents, encode_sentences
 from stack_lm.training.language_model import Trainer

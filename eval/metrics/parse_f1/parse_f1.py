@@ -7,8 +7,8 @@ from typing import Any
 import datasets
 import evaluate
 
+from stack_lm.core.messages import check_name
 from stack_lm.eval.metric_info import metric_info
-from stack_lm.messages import check_name
 from stack_lm.parsing import ConstituencyTree, get_convention, score_trees, tree_from_distances
 
 _TREES = datasets.Features({"predictions": datasets.Value("string"), "references": datasets.Value("string")})

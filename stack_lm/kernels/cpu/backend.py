@@ -10,14 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._C._functorch import TransformType, get_interpreter_stack
 
-from ...controllers import DROPOUT
 from ...memory import under_transform
+from ..layout import DROPOUT, controller_kind
 from ..protocol import CellState, GivenVectors, Inputs, MemoryState, System
 from . import element_block, nondeterministic_block, superposition_block  # noqa: F401 - they register themselves
 from .autograd import First, Given, Tensors, differentiable
 from .blocks import Block, block_of
 from .given import GivenPlan
-from .plan import KINDS, ControllerPlan, parameters_of
+from .plan import ControllerPlan, parameters_of
 
 
 def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | None:
@@ -35,7 +35,7 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
     if isinstance(driver, GivenVectors):
         if not system.memory.actions:
             return "there is no memory"
-    elif type(driver.controller) not in KINDS:
+    elif controller_kind(driver.controller) is None:
         return f"the controller is a {type(driver.controller).__name__}"
     return block.obstacle(system.controls)
 

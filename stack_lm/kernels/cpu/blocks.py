@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from ...controls import Controls
-from ...emission import Activation, Emission, ExpectedValue, Fixed, Sigmoid
 from ...memory import Memory
+from ...memory.controls import Controls
+from ...memory.emission import Activation, Emission, ExpectedValue, Fixed, Sigmoid
 from . import emission, memories
 from .rows import EXP, IDENTITY, SIGMOID, TANH
 

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from ...emission import Emission, Fixed
+from ...memory.emission import Emission, Fixed
 from .blocks import Part, fill_control
 from .buffer import InputBuffer, InputBufferGrad
 from .strength import fresh_workspace, new_line

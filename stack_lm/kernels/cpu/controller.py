@@ -234,7 +234,7 @@ def step(t: int, kind: int, weights: Parameters, sequence: Sequence, running: Ru
     """Run all layers at a step whose sums `project` has begun.
 
     Args:
-        kind: of controller, as `layout.CONTROLLERS` numbers them.
+        kind: of controller, as `layout` numbers them.
         weights: as in `project`.
         sequence: `Sequence`.
         running: `Running`; `hidden` (the linear controller's outputs) and `cell` are updated.

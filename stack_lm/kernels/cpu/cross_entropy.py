@@ -1,4 +1,4 @@
-"""The softmax of `stack_lm.loss` on the CPU: rows of logits to their losses and gradients, on torch's threads."""
+"""The softmax of `models.loss` on the CPU: rows of logits to their losses and gradients, on torch's threads."""
 
 from __future__ import annotations
 

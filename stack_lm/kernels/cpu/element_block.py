@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ...emission import Activation
 from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, StackState
+from ...memory.emission import Activation
 from . import elements
 from .blocks import Block, BlockSpec, Part, fill_control, register_block, value_kind
 from .elements import DEQUE, QUEUE, STACK, Elements, ElementsGrad

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...emission import Activation, LogWeights
 from ...memory import NondeterministicStack, NondeterministicState
+from ...memory.emission import Activation, LogWeights
 from ..protocol import PrecisionAtRisk
 from . import nondeterministic
 from .blocks import Block, BlockSpec, Part, register_block, value_kind

@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 from torch import Tensor
 
-from ...controllers import Controller, DirectController
-from ..layout import CONTROLLERS, DIRECT, GRU, LSTM
+from ..layout import DIRECT, GRU, LSTM, controller_kind
 from ..protocol import System
 from . import packing
 from . import scan as compiled
@@ -20,7 +19,6 @@ from .gemm import packing_room, padded, panels
 from .scan import Backward, Forward, Settings
 from .threads import run_parts
 
-KINDS: dict[type[Controller], int] = {**CONTROLLERS, DirectController: DIRECT}
 # Multiply-adds per thread that justify the cost of waking it.
 _WORK_OF_A_THREAD = 10_000_000
 # Rows, over all steps, per product with the gradients of the gates: as many as fit in the cache.
@@ -74,7 +72,7 @@ class ControllerPlan(Plan):
         work = inputs.shape[1] * steps * sum(part.size for part in arrays.parameters if part is not None)
         super().__init__(spec, inputs.shape[1], work // _WORK_OF_A_THREAD)
         self.one_hot, self.output_readings = inputs.dtype == np.int64, output_readings
-        self.kind = KINDS[type(controller)]
+        self.kind = controller_kind(controller)
         self.direct = self.kind == DIRECT
         self.layers, self.size, self.depth = controller.num_layers, controller.hidden_size, controller.reading_size
         self.first_layer = controller.first_layer

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ...emission import Activation, OperationChoice
 from ...memory import BabyNTM, MultipopSuperpositionStack, SuperpositionStack
+from ...memory.emission import Activation, OperationChoice
 from . import superposition
 from .blocks import Block, BlockSpec, Part, register_block, value_kind
 from .superposition import NO_LIMIT, Superposition, SuperpositionGrad, history_size

@@ -11,12 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...controllers import DROPOUT
-from ...controls import Controls
-from ...emission import Activation, ExpectedValue, Fixed, Sigmoid
 from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, under_transform
+from ...memory.controls import Controls
+from ...memory.emission import Activation, ExpectedValue, Fixed, Sigmoid
 from ..derivatives import first_derivative_only
-from ..layout import CONTROLLERS
+from ..layout import DIRECT, DROPOUT, controller_kind
 from ..protocol import CellState, Controlled, Inputs, MemoryState, System
 from .tensors import States, gather_states, gather_weights, memory_state, memory_tensors, next_state
 
@@ -45,7 +44,7 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
         controller = driver.controller
         if driver.buffer is not None:
             return "it has no input buffer"
-        if type(controller) not in CONTROLLERS:
+        if controller_kind(controller) in (None, DIRECT):
             return f"it has no {type(controller).__name__}"
         if controller.reading_entry != "input" and controller.weight_reading is not None:
             return f'it has no reading_entry="{controller.reading_entry}"'
@@ -105,7 +104,7 @@ def scan(
         strengths=first.strengths.to(exact).contiguous(),
     )
     stack = _stack(system.memory, system.controls) if system.memory.actions else None
-    kind = CONTROLLERS[type(controller)]
+    kind = controller_kind(controller)
     settings = launches.Settings(kind, controller.recurrent, controller.skips, output_readings, stack)
     results = launches.Results(*_run(launches, settings, given))
     dtype = weights.inputs.dtype

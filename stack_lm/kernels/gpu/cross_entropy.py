@@ -1,4 +1,4 @@
-"""The softmax of `stack_lm.loss` on a GPU: rows of logits to their losses and gradients, one program for each row."""
+"""The softmax of `models.loss` on a GPU: rows of logits to their losses and gradients, one program for each row."""
 
 import torch
 import torch.nn.functional as F

@@ -24,7 +24,7 @@ class Settings(NamedTuple):
     """The constants of a cell, which do not change with its weights.
 
     Attributes:
-        kind: of controller, as `layout.CONTROLLERS` numbers them.
+        kind: of controller, as `layout` numbers them.
         recurrent: whether it has a state.
         skips: whether each layer is given x_t.
         readings: whether the readings are among the results.

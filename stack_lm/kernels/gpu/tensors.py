@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ...controllers import Controller, GRUController
-from ...controls import Controls
 from ...memory import StackState
+from ...memory.controls import Controls
+from ..layout import GRU, controller_kind
 from ..protocol import CellState
+
+if TYPE_CHECKING:
+    from ...nn.controllers import Controller
 
 
 class Weights(NamedTuple):
@@ -53,7 +56,7 @@ class States(NamedTuple):
 def gather_weights(controller: Controller, controls: Controls) -> Weights:
     """The parameters of a controller and of controls as blocks, by differentiable operations."""
     layers, size = controller.num_layers, controller.hidden_size
-    gru = isinstance(controller, GRUController)
+    gru = controller_kind(controller) == GRU
 
     def blocks(weight: Tensor, of_state: bool = False) -> Tensor:
         """Rows of a weight matrix, or a bias, as blocks: a GRU's new gate is apart for what is below and the state."""

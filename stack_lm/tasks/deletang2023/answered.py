@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ...errors import InputError
+from ...core.errors import InputError
 from ..base import Example, Split, Task
 
 String = tuple[int, ...]

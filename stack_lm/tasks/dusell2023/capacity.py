@@ -11,7 +11,7 @@ from functools import partial
 from math import inf, log
 from typing import Annotated
 
-from ...checks import Integer
+from ...core.checks import Integer
 from ..base import SplitChanges
 from ..bounded import GrammarLanguage, log_given_length
 from ..grammars import Grammar

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from math import inf, log
 
-from ...errors import InputError
+from ...core.errors import InputError
 from ..base import SplitChanges
 from ..bounded import BoundedLanguage
 from ..registry import register_task

@@ -9,7 +9,7 @@ from itertools import accumulate
 from math import fsum, inf, log
 from typing import ClassVar, NamedTuple
 
-from ...errors import InputError
+from ...core.errors import InputError
 from ..base import Example, Split
 from ..registry import register_task
 from .recognition import END, HELD_OUT, REJECT, MeasuredLanguage, String, Symbols

@@ -13,7 +13,7 @@ from itertools import chain
 from math import inf
 from typing import ClassVar
 
-from ...errors import InputError
+from ...core.errors import InputError
 from ..base import EditedExample, Example, Split, SplitChanges, Task
 
 String = tuple[str, ...]

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from ...checks import Count
+from ...core.checks import Count
 from ..base import Example, SplitChanges
 from ..grammars import ByLength, Grammar
 from ..registry import register_task

@@ -7,8 +7,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ...checks import Count
-from ...errors import InputError
+from ...core.checks import Count
+from ...core.errors import InputError
 from ..base import Example, Split, SplitChanges, Task
 from ..registry import register_task
 

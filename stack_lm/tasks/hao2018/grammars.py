@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache, cached_property
 from typing import ClassVar
 
-from ...errors import InputError
+from ...core.errors import InputError
 from ..base import Example, Split, Task
 from ..grammars import ByDepth, Grammar
 from ..registry import register_task

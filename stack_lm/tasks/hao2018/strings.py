@@ -10,7 +10,7 @@ from operator import xor
 from statistics import NormalDist
 from typing import Any, ClassVar
 
-from ...errors import InputError
+from ...core.errors import InputError
 from ..base import Example, Split, Task
 from ..registry import register_task
 

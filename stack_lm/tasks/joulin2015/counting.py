@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
-from ...errors import InputError
+from ...core.errors import InputError
 from ..base import Example, Language, Split, SplitChanges
 from ..registry import register_task
 

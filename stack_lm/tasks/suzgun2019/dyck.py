@@ -8,7 +8,7 @@ from functools import cache, partial
 from math import sqrt
 from typing import ClassVar
 
-from ...errors import InputError
+from ...core.errors import InputError
 from ..base import Example, Split, SplitChanges, Task
 from ..grammars import ByLength, Grammar
 from ..registry import register_task

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ...errors import InputError
+from ...core.errors import InputError
 from ..base import Example, Split, Task
 from ..registry import register_task
 

@@ -18,11 +18,11 @@ from kernels.compiling import run_compiling
 from kernels.cpu.test_superposition_scan import cases
 
 from stack_lm import MemoryLayer
-from stack_lm.errors import InputError
+from stack_lm.core.errors import InputError
 from stack_lm.kernels.gpu import backend
 from stack_lm.kernels.protocol import Inputs
-from stack_lm.layers.cell import StackRNNCell
 from stack_lm.memory import StackState, map_tensors
+from stack_lm.nn.cell import StackRNNCell
 
 ON_GPU = torch.cuda.is_available()
 INTERPRETED = not ON_GPU or os.environ.get("TRITON_INTERPRET") == "1"
@@ -353,7 +353,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from conftest import tiny_config
 from kernels.compiling import Compiled, compiled, pretend_gpu
 from stack_lm import MemoryLayer
-from stack_lm.layers.cell import StackRNNCell
+from stack_lm.nn.cell import StackRNNCell
 from stack_lm.kernels.gpu import backend, pointwise, strength
 from stack_lm.kernels.protocol import Inputs
 

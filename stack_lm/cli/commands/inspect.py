@@ -1,0 +1,262 @@
+"""`stack-lm inspect`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...core.atomic import write_text
+from ...core.console import positive_int, print_json, print_table, print_written
+from ...core.errors import InputError
+from ...figures.computation import Computation, computation_of_trace, plot_computation
+from ...figures.figures import check_figure_names, plot_distributions, plot_strengths, save_figure
+from ...figures.page import render_page
+from ...hub.locating import find_models
+from ...parsing.distances import DEFAULT_DECODER, default_decoder, distances_from_trace, tree_from_distances
+from ...parsing.export import tree_record
+from ...parsing.treebank import read_treebank
+from ...parsing.trees import ConstituencyTree
+from ...text.plain import read_text
+from ...training.trials.config import is_task_model
+from ..files import PAGES, check_ending, check_outputs
+from ..models import (
+    add_parsing_options,
+    check_parsing_options,
+    first_given,
+    open_scorer,
+    shown_words,
+    words_of,
+)
+from ..options import shared
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ...core.trace import StackRun, Trace
+    from ...nn.controlled import ControlledMemory
+    from ...scoring.sentences import ModelScorer
+
+# The page shows the stack after each word, so its size is quadratic in the number of words.
+LONGEST = 500
+# Options that a model of a formal task does not accept.
+_OF_SENTENCES = ("treebank", "sentence", "distributions", "signal", "decoder", "layer", "device", "word_strength")
+
+EXAMPLE = (
+    'stack-lm inspect runs/brown-u1 "the dog that the cats fear barks loudly" --output dog.html\n'
+    "  stack-lm inspect runs/brown-u1 --data nltk:treebank --sentence 8 --output page.html\n"
+    '  stack-lm inspect runs/hao2018-table1/models/1/0 "1 0 0 1 1 1" --output reversal.html'
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm inspect`."""
+    shared(parser, "MODEL")
+    parser.add_argument(
+        "words",
+        metavar="SENTENCE",
+        nargs="?",
+        help="text of one sentence, or - for standard input; for a model of a formal task, one of its strings",
+    )
+    parser.add_argument(
+        "--data", dest="treebank", metavar="PATH", help="take the sentence from this treebank, and show its gold tree"
+    )
+    parser.add_argument("--sentence", type=positive_int, metavar="N", help="with --data: the sentence's number, from 1")
+    parser.add_argument(
+        "-o", "--output", metavar="F", default="inspect.html", help="the HTML page to write (default: inspect.html)"
+    )
+    parser.add_argument("--figure", metavar="F", help="also draw strengths and tree: .png, .pdf or .svg")
+    parser.add_argument(
+        "--distributions", metavar="F", help="also draw the distributions at each word, in the same formats"
+    )
+    add_parsing_options(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write the page and the requested figures."""
+    of_task = is_task_model(options.model)
+    if of_task and (given := first_given(options, _OF_SENTENCES)):
+        raise InputError(f"{given} is for sentences; {options.model} is a model of a task")
+    if not of_task:
+        check_parsing_options(options)
+    check_figure_names(options.figure, options.distributions)
+    check_ending("--output", options.output, PAGES)
+    outputs = {"--output": options.output, "--figure": options.figure, "--distributions": options.distributions}
+    check_outputs(outputs, [options.model, options.treebank])
+    inspection = _inspect_string(options) if of_task else _inspect_sentence(options)
+    # Figures first: nothing is written if one of them cannot be drawn.
+    figures = {path: draw() for path, draw in inspection.figures.items() if path is not None}
+    page = render_page(inspection.computation, inspection.about, inspection.tree, inspection.gold)
+    write_text(options.output, page)
+    for path, figure in figures.items():
+        save_figure(path, figure)
+    written = [path for path in outputs.values() if path is not None]
+    if options.json:
+        print_json(inspection.record | _describe_run(inspection.computation.run) | {"written": written})
+        return
+    if inspection.tree is not None:
+        print(inspection.tree)
+    _print_steps(inspection)
+    print_written(*written)
+
+
+class _Inspection(NamedTuple):
+    """The computation of a model on a sentence or string, and what is shown of it.
+
+    Attributes:
+        computation: the computation.
+        about: facts about the model, by name.
+        record: the record for JSON, without the run.
+        table: the columns of the table to print, by name, those of text first.
+        n_texts: the number of its columns of text.
+        figures: functions that draw the requested figures, by path; None is no figure.
+        tree: the tree of a sentence, if the memory gives one.
+        gold: its gold tree.
+    """
+
+    computation: Computation
+    about: dict[str, str]
+    record: dict[str, Any]
+    table: dict[str, Sequence[Any]]
+    n_texts: int
+    figures: Mapping[str | None, Callable[[], Figure]]
+    tree: ConstituencyTree | None = None
+    gold: ConstituencyTree | None = None
+
+
+def _inspect_sentence(options: argparse.Namespace) -> _Inspection:
+    """A sentence of natural language."""
+    find_models(options.model)
+    gold = _gold_tree(options)
+    words = words_of(_text(options.words), "the sentence") if gold is None else gold.words
+    if not words:
+        raise InputError("no sentence to inspect: give one, or --data PATH and --sentence N")
+    if len(words) > LONGEST:
+        raise InputError(f"a page shows at most {LONGEST} words; the sentence has {len(words):,}")
+    scorer = open_scorer(options.model, options)
+    if gold is None:
+        words = scorer.split(" ".join(words))  # text, whose punctuation may not have been split off
+    tags = None if gold is None else gold.word_tags
+    (trace,) = scorer.trace([words], None if tags is None else [tags])
+    about, record, labels = _describe_memory(options, scorer, trace)
+    tree = distances = contents = None
+    if options.signal or options.decoder or (scorer.memories and scorer.makes_trees):
+        if trace.unknown.all():
+            raise InputError(f"the sentence has no word that the model knows: {' '.join(words)!r}")
+        signal = scorer.choose_signal(options.signal)
+        decoder = options.decoder or default_decoder(signal)
+        distances = distances_from_trace(trace, signal)
+        tree = tree_from_distances(trace.words, distances, decoder)
+        about["tree"] = f"{signal.replace('_', ' ')}, {decoder}"
+        record |= {"signal": signal, "decoder": decoder, **tree_record(tree, distances), "tree": str(tree)}
+    if tree is not None and scorer.keeps_strengths:
+        contents = scorer.memory_contents(words, tags)
+        record["contents"] = contents.tolist()
+    computation = computation_of_trace(trace, labels, distances=distances, contents=contents)
+    record["surprisal"] = computation.panels["surprisal"].numbers[0].tolist()
+    if tree is not None and trace.run is None:
+        draw = partial(plot_strengths, trace, tree, title=options.model)
+    else:
+        draw = partial(plot_computation, computation, title=options.model)
+    table: dict[str, Sequence[Any]] = {"word": shown_words(words, trace.unknown)}
+    for name in ("surprisal", *(() if trace.run is not None else (*trace.signals, *trace.operations))):
+        panel = computation.panels[name]
+        for label, numbers in zip(panel.labels, panel.numbers.tolist(), strict=True):
+            table[f"{panel.name} {label}".strip()] = numbers
+    figures = {options.figure: draw, options.distributions: partial(plot_distributions, trace, title=options.model)}
+    return _Inspection(computation, about, record, table, 1, figures, tree, gold)
+
+
+def _describe_memory(
+    options: argparse.Namespace, scorer: ModelScorer, trace: Trace
+) -> tuple[dict[str, str], dict[str, Any], dict[str, list[str]]]:
+    """Facts about the model, the record of its actions, and the labels of those that have several numbers."""
+    about = {"model": options.model, "memory": "none"}
+    record = {"words": list(trace.words), "unknown": trace.unknown.tolist(), "logprobs": trace.logprobs.tolist()}
+    if not scorer.memories:
+        return about, about | record, {}
+    from ...nn import operation_labels
+
+    layer = scorer.memories[scorer.layer]
+    about["memory"], labels, controls = layer.memory.name, operation_labels(layer), _controls(layer)
+    actions = {name: values.tolist() for name, values in trace.actions[scorer.layer].items()}
+    return about | controls, about | {"controls": controls, "labels": labels} | record | actions, labels
+
+
+def _inspect_string(options: argparse.Namespace) -> _Inspection:
+    """One string of the task that a model was trained on."""
+    from ...training.trials.computation import choose_example, compute, describe_network, load_task_model
+
+    source = load_task_model(options.model)
+    computation = compute(source, choose_example(source.task, options.words, None, 0))
+    if len(computation.inputs) > LONGEST:
+        raise InputError(f"a page shows at most {LONGEST} symbols; the string has {len(computation.inputs):,}")
+    about = {"model": options.model, "task": str(source.task)} | describe_network(source.model)
+    panels = {
+        name: {"rows": list(panel.labels), "numbers": panel.numbers.tolist()}
+        for name, panel in computation.panels.items()
+    }
+    record: dict[str, Any] = {**about, "inputs": computation.inputs, "targets": computation.targets}
+    record |= {"outputs": computation.outputs, "errors": len(computation.errors), "panels": panels}
+    table = {"read": computation.inputs, "target": computation.targets, "answer": computation.outputs}
+    if computation.buffered and computation.run is not None:
+        table = {"step": computation.steps}
+    figures = {options.figure: partial(plot_computation, computation, title=str(source.task))}
+    return _Inspection(computation, about, record, table, len(table), figures)
+
+
+def _describe_run(run: StackRun | None) -> dict[str, Any]:
+    """The most probable run for JSON, if there is one."""
+    if run is None:
+        return {}
+    numbers = {name: getattr(run, name).tolist() for name in ("states", "symbols", "elements", "depths")}
+    return {"run": {"moves": run.moves, **numbers, "stacks": run.stacks, "weight": run.weight}}
+
+
+def _print_steps(inspection: _Inspection) -> None:
+    """Print a table with a row for each step, and the moves of the most probable run, if there is one."""
+    table, run, caption = inspection.table, inspection.computation.run, ""
+    if run is not None:
+        numbers = {"state": run.states.tolist(), "symbol": run.symbols.tolist(), "depth": run.depths.tolist()}
+        table = {**table, "move": run.moves, **numbers}
+        caption = "move, state, top symbol and depth: of the most probable run"
+    print_table("", list(table), list(zip(*table.values(), strict=True)), caption, inspection.n_texts)
+
+
+def _text(argument: str | None) -> str:
+    """The text of the sentence: the argument, or the line of standard input if that is "-"."""
+    if argument != "-":
+        return argument or ""
+    lines = [line for line in read_text("-").splitlines() if line.strip()]
+    if len(lines) > 1:
+        raise InputError(f"a page shows one sentence; standard input has {len(lines):,} lines")
+    return "".join(lines)
+
+
+def _gold_tree(options: argparse.Namespace) -> ConstituencyTree | None:
+    if options.treebank is None:
+        if options.sentence is not None:
+            raise InputError("--sentence says which sentence of --data is shown; give both")
+        return None
+    if options.words is not None or options.sentence is None:
+        raise InputError("--data needs --sentence N, and no sentence as an argument")
+    trees = read_treebank(options.treebank, decoder=options.decoder or DEFAULT_DECODER)
+    if options.sentence > len(trees):
+        raise InputError(
+            f"--sentence must be at most {len(trees)}, as {options.treebank} has no more; got {options.sentence}"
+        )
+    return trees[options.sentence - 1]
+
+
+def _controls(layer: ControlledMemory) -> dict[str, str]:
+    """Describe the emission of the memory's strengths."""
+    from ...memory.emission import ExpectedValue, Fixed  # loads torch
+    from ...nn import strengths_of
+
+    def describe(control: Any) -> str:
+        if isinstance(control, Fixed):
+            return f"fixed to {control.value:g}"
+        return "expected value" if isinstance(control, ExpectedValue) else "sigmoid"
+
+    return {name.replace("_strength", ""): describe(control) for name, control in strengths_of(layer).items()}

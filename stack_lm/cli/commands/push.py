@@ -1,0 +1,76 @@
+"""`stack-lm push`: upload a model directory to the hub, with its code and its card."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+
+from ...core.console import print_json
+from ...core.errors import InputError
+from ...core.messages import first_line, shortened
+from ...hub.card import CARD, write_card
+from ...hub.publishing import copy_model, staging, upload
+from ...text.plain import json_record, read_text
+
+EXAMPLE = "stack-lm push runs/brown-u1 someone/stack-lm-brown --dry-run upload/"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm push`."""
+    parser.add_argument("model", metavar="MODEL", help="a model directory")
+    parser.add_argument("repository", metavar="REPOSITORY", help="a repository on the hub, such as someone/model")
+    parser.add_argument("--dry-run", metavar="DIRECTORY", help="write the files to this directory, and upload nothing")
+    parser.add_argument("--private", action="store_true", default=None, help="make a new repository private")
+    parser.add_argument("--message", default="Upload model", help="commit message (default: Upload model)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Collect the files and, unless it is a dry run, upload them."""
+    source = Path(options.model)
+    try:
+        validate_repo_id(options.repository)
+    except HFValidationError as error:
+        raise InputError(first_line(error)) from error
+    with staging(options.dry_run) as directory:
+        copy_model(source, directory)
+        _add_code(source, directory)
+        if not (directory / CARD).exists():
+            write_card(directory, run=source, name=options.repository.rpartition("/")[2])
+        files = sorted(path.name for path in directory.iterdir())
+        target = options.dry_run
+        if target is None:
+            target = _upload(directory, options)
+    if options.json:
+        print_json({"model": options.model, "repository": options.repository, "target": target, "files": files})
+    else:
+        print(f"{target}: {', '.join(files)}")
+
+
+def _add_code(source: Path, directory: Path) -> None:
+    """Add the code of the model's classes, if its kind is known and the directory has none."""
+    from ...hub.code import has_code, write_code
+    from ...models.kinds import kind_of
+
+    path = directory / "config.json"
+    config = json_record(read_text(path), str(path))
+    kind = kind_of(str(config.get("model_type")))
+    if kind is None or "auto_map" in config:
+        return
+    try:
+        if not has_code(kind.config.from_dict(config)):
+            return
+    except Exception as error:  # transformers and huggingface_hub have many kinds for fields of other types
+        raise InputError(f"cannot write the code of {source}: {shortened(error, 300)}") from error
+    text = json.dumps(config | {"auto_map": write_code(kind, directory)}, indent=2, sort_keys=True)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _upload(directory: Path, options: argparse.Namespace) -> str:
+    try:
+        return upload(directory, options.repository, private=options.private, commit_message=options.message)
+    except Exception as error:  # the hub and the network have many kinds
+        raise InputError(f"cannot upload to {options.repository}: {shortened(first_line(error), 300)}") from error

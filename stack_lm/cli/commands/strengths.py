@@ -1,0 +1,250 @@
+"""`stack-lm strengths`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.console import print_note, progress, write_table
+from ...core.errors import InputError
+from ...core.messages import check_name, shortened
+from ...figures.figures import check_figure_names, plot_groups, save_figure
+from ...figures.strengths import ALL_WORDS, CLASSES, PUNCTUATION, Occurrences, Summary, contrast
+from ...figures.verbs import VERB_FRAMES, verb_frames
+from ...hub.locating import find_models
+from ...parsing.distances import SHIFTS, distances_from_trace
+from ...parsing.treebank import NLTK_TREEBANKS, read_treebank
+from ...parsing.trees import base_label
+from ...text import open_corpus
+from ...text.corpora import SOURCES
+from ...text.formats import format_of, read_tagged_conllu
+from ..files import TABLES, check_ending, check_outputs
+from ..models import open_scorer
+from ..options import DEVICE, LAYER, option, shared
+from ..printing import PrintedTable
+from ..report import Problems, Report
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+AT_LEAST = 20  # occurrences with a frame that a verb form needs to be listed by itself
+SHOWN_VERBS = 8
+SHOWN_TAGS, DRAWN_TAGS = 20, 4  # if most words have no class
+_EXAMPLES = {"transitive": "took,made", "intransitive": "went,came"}
+
+EXAMPLE = "stack-lm strengths runs/brown-u1 --data nltk:treebank --figure strengths.png"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm strengths`."""
+    shared(parser, "MODEL")
+    data = "a treebank (as for parse-f1), whose trees show the verbs' objects; a .conllu file; or a corpus with tags, "
+    option(parser, "--data SOURCE", f"{data}such as nltk:brown, generated or one of your own", required=True)
+    for name, example in _EXAMPLES.items():
+        option(parser, f"--{name} VERBS", f"compare these verbs, such as {example}, whatever the trees say")
+    shared(parser, "--limit", "--figure", "--items", limit="sentences", figure="the distributions", items="words")
+    shared(parser, "--signal", "--keep-going", *LAYER, *DEVICE, keep_going="trees")
+
+
+def run(options: argparse.Namespace) -> Report:
+    """Trace the corpus and summarise the groups' strengths."""
+    listed = _check_options(options)
+    problems = Problems(options.keep_going)
+    sentences, tags, frames = _read_tagged(options, problems)
+    scorer = open_scorer(options.model, options)
+    signal = scorer.choose_signal(options.signal)
+    with progress("tracing", len(sentences)) as advance:
+        traces = scorer.trace(sentences, tags, logprobs=False, progress=advance)
+    if signal not in traces[0].signals:
+        distances_from_trace(traces[0], signal)  # raises an error that lists the signals
+    words = Occurrences.from_traces(traces, signal, tags, frames)
+    if not words.words:
+        raise InputError(f"{options.model} knows no word of {options.data}: {shortened(' '.join(sentences[0]), 80)!r}")
+    verbs = _verb_groups(words, listed, options.data, frames is not None)
+    groups = words.classes() | verbs
+    names = ("model", "data", "limit", "layer", "word_strength")
+    record = {name: getattr(options, name) for name in names} | {"signal": signal, "n_sentences": len(sentences)}
+    record |= _summaries(words, groups, verbs)
+    if options.figure:
+        save_figure(options.figure, _corpus_figure(words, record, groups, verbs))
+    if options.items:
+        columns = ("sentence", "word", "tag", "frame", signal)
+        rows = zip(words.sentences + 1, words.words, words.tags, words.frames, words.values.tolist(), strict=True)
+        write_table(options.items, columns, list(rows))
+    if not options.json and frames is None and not verbs:
+        print_note(f"{options.data} has no trees to show which verbs have an object; see --transitive")
+    return Report(record, _tables(record), [options.figure, options.items], problems.finish)
+
+
+def _check_options(options: argparse.Namespace) -> dict[str, list[str]]:
+    """Check the options before anything is read; returns the listed verbs, if any."""
+    if options.signal is not None:
+        check_name("--signal", options.signal, SHIFTS)
+    check_figure_names(options.figure)
+    check_ending("--items", options.items, TABLES)
+    check_outputs({"--figure": options.figure, "--items": options.items}, [options.model, options.data])
+    listed = {name: _verbs(name, text) for name in _EXAMPLES if (text := getattr(options, name)) is not None}
+    if len(listed) == 1:
+        raise InputError("--transitive and --intransitive are compared with each other; give both")
+    find_models(options.model)
+    return listed
+
+
+def _verb_groups(
+    words: Occurrences, listed: dict[str, list[str]], source: str, with_frames: bool
+) -> dict[str, np.ndarray]:
+    """Which words are verbs with and without an object: the listed ones, or as the trees show."""
+    if not listed:
+        verbs = {f"{frame} verbs": words.verbs(frame) for frame in VERB_FRAMES if with_frames}
+        return {name: chosen for name, chosen in verbs.items() if chosen.any()}
+    groups = {}
+    for name, forms in listed.items():
+        groups[f"listed {name} verbs"] = words.listed_verbs(forms)
+        if not groups[f"listed {name} verbs"].any():
+            raise InputError(f"{source} has no listed {name} verbs in the model's vocabulary: {', '.join(forms)}")
+    return groups
+
+
+def _summaries(words: Occurrences, groups: Mapping[str, np.ndarray], verbs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    pairs = [("verbs", "nouns"), *((name, list(verbs)[-1]) for name in list(verbs)[:-1])]
+    contrasts = [
+        contrast(a, b, words.values, words.sentences, groups[a], groups[b])
+        for a, b in pairs
+        if a in groups and b in groups
+    ]
+    return {
+        "n_words": len(words.words),
+        "n_unknown": words.n_unknown,
+        "groups": {name: Summary.of(words.values[chosen]).as_dict() for name, chosen in groups.items()},
+        "contrasts": [each.as_dict() for each in contrasts if each is not None],
+        "by_tag": {tag: summary.as_dict() for tag, summary in words.by_tag().items()},
+        "frames_by_tag": {
+            tag: {frame: summary.as_dict() for frame, summary in of_tag.items()}
+            for tag, of_tag in words.frames_by_tag().items()
+        },
+        "by_verb": words.by_verb(AT_LEAST),
+    }
+
+
+def _verbs(name: str, text: str) -> list[str]:
+    forms = [form.strip() for form in text.split(",") if form.strip()]
+    if not forms:
+        raise InputError(f"--{name} takes verbs separated by commas, such as {_EXAMPLES[name]}; got {text!r}")
+    return forms
+
+
+Tagged = tuple[list[Sequence[str]], list[Sequence[str]], "list[list[str | None]] | None"]
+
+
+def _read_tagged(options: argparse.Namespace, problems: Problems) -> Tagged:
+    """Read each sentence's words, tags and, with full trees, verb frames."""
+    source = options.data
+    kind = source.partition(":")[0]
+    words: list[Sequence[str]] = []
+    tags: list[Sequence[str]] = []
+    if kind in SOURCES and source not in NLTK_TREEBANKS:
+        for sentence in islice(open_corpus(source), options.limit):
+            if sentence.tags is None:
+                raise InputError(f"{source} has no part-of-speech tags")
+            words.append(sentence.words)
+            tags.append(sentence.tags)
+        return words, tags, None
+    if format_of(source) == "conllu":
+        for number, (found, own) in enumerate(islice(read_tagged_conllu(source, problems.on_error), options.limit), 1):
+            if own is None:
+                problems.on_error(InputError(f"{source}, sentence {number}: a word has no universal tag (column 4)"))
+                continue
+            words.append(found)
+            tags.append(own)
+        if not words:
+            raise InputError(f"{source} has no sentence with part-of-speech tags")
+        return words, tags, None
+    trees = []
+    for tree in read_treebank(source, on_error=problems.on_error)[: options.limit]:
+        if tree.word_tags is None:
+            problems.on_error(InputError(f"{tree.origin}: the tree has no part-of-speech tags"))
+            continue
+        tags.append([base_label(tag) for tag in tree.word_tags])  # NN-NK is a noun whose edge has a label
+        trees.append(tree)
+    if not trees:
+        raise InputError(f"{source} has no tree with part-of-speech tags")
+    # Chunks are not trees: the words to the right of a verb are not in its phrase.
+    frames = None if kind == "chunks" else [verb_frames(tree) for tree in trees]
+    return [tree.words for tree in trees], tags, frames
+
+
+def _has_classes(result: dict[str, Any]) -> bool:
+    """True if most words have a class; if not, the tags are of another set than those of `CLASSES`."""
+    counts = {name: result["groups"][name]["n"] for name in CLASSES if name in result["groups"]}
+    n_marks = counts.pop(PUNCTUATION, 0)  # whose tags many tag sets share
+    return 2 * sum(counts.values()) >= result["n_words"] - n_marks
+
+
+def _corpus_figure(
+    words: Occurrences,
+    result: dict[str, Any],
+    groups: Mapping[str, np.ndarray],
+    verbs: Mapping[str, np.ndarray],
+) -> Figure:
+    if _has_classes(result):
+        parts = ("nouns and verbs", {name: words.values[groups[name]] for name in ("nouns", "verbs") if name in groups})
+    else:
+        tags, frequent = np.array(words.tags), islice(result["by_tag"], DRAWN_TAGS)
+        parts = ("the most frequent tags", {tag: words.values[tags == tag] for tag in frequent})
+    panels = [
+        ("all words", {ALL_WORDS: words.values}),
+        parts,
+        ("verbs with and without an object", {name: words.values[found] for name, found in verbs.items()}),
+    ]
+    title = f"{result['model']} on {result['data']}"
+    return plot_groups([panel for panel in panels if panel[1]], result["signal"], title=title)
+
+
+def _tables(result: dict[str, Any]) -> Iterator[PrintedTable]:
+    groups = result["groups"]
+    if not _has_classes(result):
+        groups = {name: of_words for name, of_words in groups.items() if name not in CLASSES}
+        groups |= dict(islice(result["by_tag"].items(), SHOWN_TAGS))
+        print_note(
+            "most tags are not from the Penn Treebank, the Brown corpus, Universal Dependencies or STTS: the rows are "
+            "tags"
+        )
+    share = 100 * result["n_unknown"] / (result["n_unknown"] + result["n_words"])
+    yield PrintedTable(
+        f"{result['signal'].replace('_', ' ')} in elements, {result['n_sentences']:,} sentences of {result['data']}",
+        ["words", "n", "mean", "sd", *list(next(iter(groups.values())))[3:]],
+        [(name, *summary.values()) for name, summary in groups.items()],
+        note=f"words that the model does not know ({share:.1f}%) are left out",
+    )
+    if contrasts := result["contrasts"]:
+        rows = []
+        for each in contrasts:
+            interval = f"{each['low']:.3f} to {each['high']:.3f}"
+            superiority = 100 * each["superiority"]
+            rows.append((each["first"], each["second"], f"{each['difference']:.3f}", interval, superiority))
+        yield PrintedTable(
+            "differences",
+            ["first", "second", "difference of means", "95% interval", "first is greater, %"],
+            rows,
+            note="interval: bootstrap over sentences; last column: of all pairs of words, one from each group",
+        )
+    if frames := result["frames_by_tag"]:
+        yield PrintedTable(
+            "verbs by form: mean, and in brackets how many",
+            ["tag", *VERB_FRAMES],
+            [
+                (tag, *(f"{of[f]['mean']:.3f} ({of[f]['n']:,})" if f in of else None for f in VERB_FRAMES))
+                for tag, of in frames.items()
+            ],
+        )
+    if verbs := result["by_verb"]:
+        shown = verbs if len(verbs) <= 2 * SHOWN_VERBS else [*verbs[:SHOWN_VERBS], *verbs[-SHOWN_VERBS:]]
+        yield PrintedTable(
+            f"verb forms by share with an object; {len(shown)} of {len(verbs)} with {AT_LEAST} or more occurrences",
+            ["verb", "with an object, %", "n", "mean", "sd"],
+            [tuple(row[name] for name in ("verb", "transitive", "n", "mean", "std")) for row in shown],
+        )

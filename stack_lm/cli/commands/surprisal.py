@@ -1,0 +1,308 @@
+"""`stack-lm surprisal`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...core.atomic import atomic_file
+from ...core.console import print_note, progress, rounded
+from ...core.errors import InputError
+from ...core.messages import counted, shortened
+from ...figures.figures import check_figure_names, save_figure
+from ...figures.surprisal import MOST_MODELS, SurprisalCurve, plot_surprisal
+from ...hub.locating import find_models
+from ...text.files import check_file
+from ...text.records import HUB, Record, choose_column, read_records
+from ..files import check_different, check_ending, check_outputs, short_names
+from ..models import open_scorer, shown_words
+from ..options import DEVICE, declare, option, shared
+from ..printing import PrintedTable
+from ..report import Problems, Report
+from ..texts import add_sentences, note_several_sentences, note_without_result, read_sentences
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
+BASES = {"2": "bits", "e": "nats", "10": "bans"}
+# Of the table for people.
+_SENTENCES_SHOWN, _ROWS_SHOWN = 3, 60
+
+EXAMPLE = (
+    'stack-lm surprisal models/wikipedia-u1 "The horse raced past the barn fell."\n'
+    "  stack-lm surprisal models/wikipedia-u1 --data sentences.csv --column sentence --output surprisal.csv\n"
+    "  stack-lm surprisal models/wikipedia-u1 models/wikipedia-lstm --data items.txt --figure curve.png --sentence 2"
+)
+
+
+OPTIONS: dict[str, str | tuple[str, dict[str, Any]]] = {
+    "--output": f"write a row for each word: {', '.join(ENDINGS)}; - is standard output, as .csv",
+    "--base": ("base of the logarithm; 2 gives bits", {"choices": BASES, "default": "2"}),
+    "--punctuation": (
+        "count punctuation with the word that it touches, or give it rows of its own",
+        {"choices": ("attach", "split"), "default": "attach"},
+    ),
+    "--end": "also write a row for the end of each sentence",
+    "--frequencies FILE": "a table with the columns word, count: adds the logarithm of each word's relative frequency",
+    "--figure": "a sentence",
+    "--sentence N": "with --figure: the sentence's number (default: the first)",
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `stack-lm surprisal`."""
+    models = "model directories, or models on the hub: any causal language model; and sentences: arguments with a space"
+    option(parser, "MODEL|SENTENCE ...", models, dest="models")
+    add_sentences(parser)
+    declare(parser, OPTIONS)
+    shared(parser, "--word-strength", *DEVICE)
+    parser.set_defaults(layer=None)  # rows have the strengths of all memory layers
+
+
+def run(options: argparse.Namespace) -> Report | None:
+    """Compute the table, and write it; an excerpt is printed."""
+    sentences = [text for text in options.models if len(text.split()) > 1 and not os.path.exists(text)]
+    options.models = [text for text in options.models if text not in sentences]
+    _check_options(options)
+    problems = Problems(options.keep_going)
+    source, records = read_sentences(options, sentences, problems)
+    note_several_sentences(records)
+    frame, column = _frame(records, options)
+    counts = None if options.frequencies is None else _read_frequencies(options.frequencies)
+    empty = [number for number, record in enumerate(records, start=1) if record is None or not record.text]
+    chosen = _sentence_to_plot(options, len(frame), empty)
+    tables = {model: _table(model, frame, column, counts, options) for model in options.models}
+    _print_notes(records, frame.columns.drop(column), tables, options.end)
+    everything = _joined(tables)
+    if options.output == "-":
+        everything.to_csv(sys.stdout, index=False, lineterminator="\n")
+    elif options.output:
+        _write(options.output, everything)
+    if chosen is not None:
+        save_figure(options.figure, _figure(options, tables, chosen))
+    written = [path for path in (options.output, options.figure) if path]
+    about = {name: getattr(options, name) for name in ("data", "base", "punctuation", "end")}
+    about |= {"column": column, "unit": BASES[options.base], "sentences": len(frame), "empty": empty}
+    about["models"] = [{"model": model} | _summary(table, options.end) for model, table in tables.items()]
+    if options.json and not options.output:
+        about["rows"] = json.loads(everything.to_json(orient="records", double_precision=15))
+    about["written"] = written
+    if options.output == "-":
+        problems.finish()
+        return None
+    shown = _shown(options, tables, everything, source or counted(len(sentences), "sentence"))
+    return Report(about, shown, written, problems.finish)
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    """Check the options before anything is read."""
+    if not options.models:
+        raise InputError("give a MODEL beside the sentences")
+    check_different(options.models)
+    to_file = None if options.output == "-" else options.output
+    check_ending("--output", to_file, ENDINGS)
+    check_figure_names(options.figure)
+    check_outputs(
+        {"--output": to_file, "--figure": options.figure}, [*options.models, options.data, options.frequencies]
+    )
+    if options.sentence is not None and options.figure is None:
+        raise InputError("--sentence says which sentence --figure draws; give both")
+    if options.figure is not None and len(options.models) > MOST_MODELS:
+        raise InputError(f"--figure shows at most {MOST_MODELS} models; got {len(options.models)}")
+    if options.data == options.frequencies == "-":
+        raise InputError("--data and --frequencies cannot both be standard input; name a file for one")
+    if options.json and options.output == "-":
+        raise InputError("--json and --output - both print on standard output; leave one out")
+    for name in (options.data, options.frequencies):
+        if name is not None and name.partition(":")[0] not in HUB:
+            check_file(name)  # not a directory: rows are numbered within one file
+    find_models(*options.models)
+
+
+def _frame(records: Sequence[Record | None], options: argparse.Namespace) -> tuple[pd.DataFrame, str]:
+    """The columns of the data, and the name of the sentence column; the sentence of a record left out is empty."""
+    import pandas as pd
+
+    fields = next((record.fields for record in records if record is not None and record.fields), {})
+    column = choose_column(fields, options.column, options.data) if fields else "text"
+    left_out = dict.fromkeys(fields) | {column: ""}
+    rows = [left_out if record is None else record.fields | {column: record.text} for record in records]
+    frame = pd.DataFrame(rows).convert_dtypes()
+    if (options.output or "").lower().endswith(".parquet"):
+        _check_for_parquet(frame)
+    return frame, column
+
+
+def _check_for_parquet(frame: pd.DataFrame) -> None:
+    import pyarrow
+
+    for name, values in frame.items():
+        try:
+            pyarrow.array(values, from_pandas=True)
+        except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise InputError(
+                f"the column {name!r} has values of several types, or numbers of over 64 bits, which .parquet cannot "
+                "hold; name an --output that ends in .jsonl"
+            ) from error
+
+
+def _read_frequencies(path: str) -> dict[str, float]:
+    counts: Counter[str] = Counter()
+    for record in read_records(path, column="word", keep_empty=False):
+        if "count" not in record.fields:
+            raise InputError(f"{path} has no column 'count'; --frequencies needs a table with the columns word, count")
+        value = record.fields["count"]
+        try:
+            count = float(str(value).replace(",", ""))
+        except ValueError:
+            count = -1.0
+        if not 0 <= count < float("inf"):
+            raise InputError(f"{record.where}: count must be a number of at least 0; got {shortened(value, 60)!r}")
+        counts[record.text] += count  # type: ignore[assignment]
+    return dict(counts)
+
+
+def _sentence_to_plot(options: argparse.Namespace, n: int, empty: Sequence[int]) -> int | None:
+    """The number of the sentence to draw: the requested one, or the first with words; None without --figure."""
+    if options.figure is None:
+        return None
+    without = set(empty)
+    if options.sentence is None:
+        return next(number for number in range(1, n + 1) if number not in without)
+    if options.sentence > n:
+        raise InputError(f"--sentence must be at most {n}, as {options.data} has no more; got {options.sentence}")
+    if options.sentence in without:
+        raise InputError(f"--sentence {options.sentence} has no words")
+    chosen: int = options.sentence
+    return chosen
+
+
+def _table(
+    model: str, frame: pd.DataFrame, column: str, counts: dict[str, float] | None, options: argparse.Namespace
+) -> pd.DataFrame:
+    """The rows of one model."""
+    from ...scoring.surprisal import surprisal
+
+    words = [text.split() for text in frame[column]]
+    scorer = open_scorer(model, options)
+    if options.end and not scorer.end_tokens:
+        raise InputError(f"--end: {model} has no token that ends sentences")
+    settings = {"base": options.base, "punctuation": options.punctuation, "end": options.end, "frequencies": counts}
+    with progress(f"scoring with {model}", sum(map(bool, words))) as advance:
+        table = surprisal(scorer, frame, column=column, progress=advance, **settings)
+    return table
+
+
+def _print_notes(
+    records: Sequence[Record | None], columns: pd.Index, tables: dict[str, pd.DataFrame], end: bool
+) -> None:
+    """Print notes on details that readers of the table could miss."""
+    from ...scoring.surprisal import name_clashes
+
+    for name, new in name_clashes(columns).items():
+        print_note(f"the input's column {name!r} is called {new!r} in the result, which has a {name!r} of its own")
+    for model, table in tables.items():
+        unknown = _words(table, end).groupby("sentence")["unknown"].all()
+        note_without_result(records, [number - 1 for number in unknown.index[unknown]], f"{model} knows")
+        records = [
+            record if record is not None and record.text else None for record in records
+        ]  # so that each is noted once
+
+
+def _words(table: pd.DataFrame, end: bool) -> pd.DataFrame:
+    """The rows of words, without those of sentence ends."""
+    return table[table["sentence"].duplicated(keep="last")] if end else table
+
+
+def _joined(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """The rows of all models, with rounded numbers; with several models, each row has its model's name."""
+    import pandas as pd
+
+    from ...scoring.surprisal import strengths_in
+
+    joined = pd.concat(tables.values(), ignore_index=True)
+    for name in ("surprisal", "log_frequency", *strengths_in(joined.columns)):
+        if name in joined:
+            joined[name] = joined[name].map(rounded)
+    if len(tables) > 1:
+        names = [name for name, table in tables.items() for _ in range(len(table))]
+        joined.insert(0, "model", pd.Series(names, dtype=joined["word"].dtype))
+    return joined
+
+
+def _write(path: str, table: pd.DataFrame) -> None:
+    """Write a table atomically, in the format given by the file's ending."""
+    ending = Path(path).suffix.lower()
+    with atomic_file(path) as temporary:
+        if ending == ".parquet":
+            table.to_parquet(temporary, index=False)
+        elif ending == ".jsonl":
+            table.to_json(temporary, orient="records", lines=True, force_ascii=False, double_precision=15)
+        else:
+            table.to_csv(temporary, index=False, sep="\t" if ending == ".tsv" else ",", lineterminator="\n")
+
+
+def _figure(options: argparse.Namespace, tables: dict[str, pd.DataFrame], number: int) -> Figure:
+    """The figure of one sentence."""
+    from ...scoring.surprisal import strengths_in
+
+    curves, words = [], []
+    for name, table in zip(short_names(list(tables)), tables.values(), strict=True):
+        rows = table[table["sentence"] == number]
+        names = [column for column in strengths_in(rows.columns) if not column.startswith("total")]
+        strengths = {column: rows[column].to_numpy() for column in names}
+        curves.append(SurprisalCurve(name, rows["surprisal"].to_numpy(), rows["unknown"].to_numpy(), strengths))
+        words.append(rows["word"].tolist())
+    if any(of_model != words[0] for of_model in words):
+        raise InputError(f"--figure: the models' rows of sentence {number} are not the same words; plot one model")
+    return plot_surprisal(words[0], curves, BASES[options.base])
+
+
+def _summary(table: pd.DataFrame, end: bool) -> dict[str, Any]:
+    words = _words(table, end)
+    summary = {
+        "words": len(words),
+        # The surprisal of an unknown word is that of all unknown words together, which is small.
+        "mean_surprisal": float(words["surprisal"][~words["unknown"].astype(bool)].mean()),
+        "without_surprisal": int(words["surprisal"].isna().sum()),
+        "unknown": int(words["unknown"].sum()),
+    }
+    if "log_frequency" in words:
+        summary["without_frequency"] = int(words["log_frequency"].isna().sum())
+    return summary
+
+
+def _shown(
+    options: argparse.Namespace, tables: dict[str, pd.DataFrame], everything: pd.DataFrame, source: str
+) -> Iterator[PrintedTable]:
+    """The first sentences, and a summary."""
+    from ...scoring.surprisal import strengths_in
+
+    sentences = everything["sentence"].unique()
+    first = everything[everything["sentence"].isin(sentences[:_SENTENCES_SHOWN])].head(_ROWS_SHOWN)
+    columns = [name for name in ("model", "word", "sentence", "position", "n_tokens") if name in first]
+    columns += [name for name in ("surprisal", "log_frequency") if name in first]
+    columns += [name for name in strengths_in(first.columns) if not name.startswith("total")]
+    shown = first[columns].astype(object)
+    shown["word"] = shown_words(first["word"], first["unknown"])
+    hidden = len(everything) - len(shown)
+    n = max(len(table["sentence"].unique()) for table in tables.values())
+    yield PrintedTable(
+        f"first rows of {counted(n, 'sentence')}, surprisal in {BASES[options.base]}",
+        [name.replace("_", " ") for name in columns],
+        shown.to_numpy().tolist(),
+        2 if "model" in first else 1,
+        "" if not hidden or options.output else f"{hidden:,} more rows; --output FILE writes all",
+    )
+    summaries = [(model, *_summary(table, options.end).values()) for model, table in tables.items()]
+    names = ["words", "mean surprisal", "without surprisal", "unknown", "without frequency"]
+    note = "the mean leaves out unknown words" if everything["unknown"].any() else ""
+    yield PrintedTable(f"surprisal, {source}", ["model", *names[: len(summaries[0]) - 1]], summaries, note=note)

@@ -1,0 +1,96 @@
+"""Checks of output files: their endings match their format, and they never overwrite a command's inputs."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+from ..core.atomic import find_target
+from ..core.errors import InputError
+from ..text.records import is_pattern
+
+TABLES = (".tsv", ".csv", ".txt", "")
+PAGES = (".html", ".htm")
+# In an input directory, files with these endings are results of earlier runs.
+_RESULTS = (".tsv", ".html", ".htm", ".png", ".pdf", ".svg", ".tex")
+
+
+def check_ending(option: str, path: str | None, endings: Sequence[str]) -> None:
+    """Reject a file whose ending does not match the format to be written.
+
+    Args:
+        option: the option for the file.
+        path: the path of the file; None for no file.
+        endings: the allowed endings; "" allows a name without one.
+
+    Raises:
+        InputError: naming the allowed endings.
+    """
+    if path is not None and Path(path).suffix.lower() not in endings:
+        allowed = ", ".join(ending or "no ending" for ending in endings)
+        raise InputError(f"{option} must end in one of {allowed}; got {path!r}")
+
+
+def check_outputs(outputs: dict[str, str | None], inputs: Sequence[str | None]) -> None:
+    """Refuse to overwrite an input file, to write two results to one file, or to write to an impossible path.
+
+    Args:
+        outputs: paths by option; None for no file.
+        inputs: files, patterns of files, directories, and names that are not paths, such as `nltk:brown`. In a
+            directory every file except tables, pages and figures counts as an input.
+
+    Raises:
+        InputError: naming the option and the file.
+    """
+    written = {option: path for option, path in outputs.items() if path is not None}
+    for option, path in written.items():
+        if not path:
+            raise InputError(f"{option} must name a file; it is empty")
+        if path == "-":
+            raise InputError(f"{option} must name a file; got '-', but this command writes no file to standard output")
+        find_target(path)
+        for name in filter(None, inputs):
+            sources = glob.glob(name, recursive=True) if is_pattern(name) else [name, name.partition(":")[2]]
+            if any(_is_read(path, source) for source in sources):
+                raise InputError(f"{option} {path} would overwrite a file that the command reads; name another")
+    for (option, path), (other, second) in combinations(written.items(), 2):
+        if os.path.realpath(path) == os.path.realpath(second):
+            raise InputError(f"{other} and {option} must be different files; got {path} for both")
+
+
+def check_different(arguments: Sequence[str]) -> None:
+    """Reject duplicate data or models.
+
+    Raises:
+        InputError: naming the first duplicate.
+    """
+    twice = [argument for argument, n in Counter(argument.rstrip("/") for argument in arguments).items() if n > 1]
+    if twice:
+        raise InputError(f"{twice[0]} is given twice")
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """The shortest distinct ends of paths, such as `u1/items.tsv` and `lstm/items.tsv`.
+
+    Whole paths, if some are the same.
+    """
+    parts = [Path(path).parts for path in paths]
+    for length in range(1, max(map(len, parts), default=0)):
+        names = ["/".join(own[-length:]) or "." for own in parts]
+        if len(set(names)) == len(names):
+            return names
+    return list(paths)
+
+
+def _is_read(path: str, source: str) -> bool:
+    target = os.path.realpath(path)  # as the system will write it: `..` after a missing directory counts
+    if not source or not os.path.exists(target):
+        return False
+    if os.path.isdir(source):
+        below = target.startswith(os.path.join(os.path.realpath(source), ""))
+        return below and Path(path).suffix.lower() not in _RESULTS
+    return os.path.exists(source) and os.path.samefile(target, source)

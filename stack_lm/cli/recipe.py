@@ -1,0 +1,129 @@
+"""The common part of `stack-lm train lm`, `classifier` and `parser`: configuration, overrides, and earlier runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from ..core.checks import build
+from ..core.config_files import merge, parse_overrides, preset_names, read_config
+from ..core.errors import InputError
+from ..training.preemption import STOPPED_STATUS, Stopped, StopSignals
+from .options import option
+from .printing import PrintedTable
+from .report import Report
+
+# A key, and its value, which may be a file: data.source=notes.yml.
+_OVERRIDE = re.compile(r"(--)?[\w.-]+=")
+
+
+class TrainingRun(Protocol):
+    """A training run of a recipe."""
+
+    def train(self) -> dict[str, Any]:
+        """Train, and return the results."""
+
+
+def add_options(parser: argparse.ArgumentParser, *, presets: bool = True) -> None:
+    """Add the options of a recipe.
+
+    Args:
+        parser: the parser of its command.
+        presets: whether there are presets for the command.
+    """
+    kinds = ", or a preset, which `stack-lm presets` lists" * presets
+    option(parser, "[CONFIG|KEY=VALUE ...]", f"a YAML file{kinds}; keys to override", dest="overrides")
+    option(parser, "-o, --output DIR", "the output_dir of the configuration")
+    earlier = parser.add_mutually_exclusive_group()
+    option(earlier, "--resume", "continue from the last checkpoint in output_dir, or start if there is none")
+    option(earlier, "--overwrite", "remove what an earlier run wrote in output_dir, and start again")
+
+
+def run_recipe(
+    options: argparse.Namespace,
+    config_class: type[Any],
+    load: Callable[[], Callable[..., TrainingRun]],
+    show: Callable[[str, dict[str, Any]], Iterable[PrintedTable | str]],
+) -> int | Report:
+    """Run a recipe.
+
+    Args:
+        options: the options of the command line; see `add_options`.
+        config_class: the dataclass of the configuration.
+        load: imports and returns the trainer, which takes a configuration, `resume` and `overwrite`.
+        show: the tables and lines of the results for people, given output_dir and the trainer's results. In the record
+            for --json, each value with a method `record` is replaced by its result.
+
+    Returns:
+        A report; or the exit status: `STOPPED_STATUS` if a signal ended the run early, 0 in all processes but the main.
+    """
+    configs, pairs = split_arguments(options.overrides)
+    if len(configs) > 1:
+        raise InputError(f"give one configuration; got {', '.join(configs)}. An override is written key.key=value")
+    values = read_config(configs[0]) if configs else {}
+    merge(values, parse_overrides(pairs))
+    if options.output is not None:
+        values["output_dir"] = options.output
+    try:
+        config = build(config_class, values)
+    except InputError as error:
+        # The preset alone fails in the same way, so it belongs to another command.
+        if configs and configs[0] in preset_names() and _why_not(config_class, configs[0]) == str(error):
+            raise InputError(f"the preset {configs[0]} is for `stack-lm train {_recipe_of(configs[0])}`") from error
+        raise
+    try:
+        with StopSignals(at_once=True):
+            trainer = load()
+            result = trainer(config, resume=options.resume, overwrite=options.overwrite).train()
+    except Stopped as stopped:
+        if os.environ.get("RANK", "0") == "0":
+            print(f"stack-lm: {stopped}", file=sys.stderr)
+        return STOPPED_STATUS
+    from accelerate import PartialState
+
+    is_main = PartialState().is_main_process
+    PartialState().destroy_process_group()
+    if not is_main:
+        return 0
+    return Report({"output_dir": config.output_dir} | _records(result), show(config.output_dir, result))
+
+
+def _why_not(config_class: type[Any], preset: str) -> str:
+    """The reason why a preset alone is not a configuration of this class; "" if it is one."""
+    try:
+        build(config_class, read_config(preset))
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def _recipe_of(preset: str) -> str:
+    """The recipe that a preset is for."""
+    from ..training.config import ClassificationConfig, RunConfig
+
+    recipes = {"lm": RunConfig, "classifier": ClassificationConfig}
+    return next((name for name, config_class in recipes.items() if not _why_not(config_class, preset)), "task")
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split the arguments of a recipe into names and overrides.
+
+    Raises:
+        InputError: for an unknown option.
+    """
+    unknown = next((argument for argument in arguments if argument.startswith("-") and "=" not in argument), None)
+    if unknown is not None:
+        such = "training.epochs=2 or, of train lm, data.source=FILE"
+        raise InputError(f"unknown option {unknown!r}; an override is written key.key=value, such as {such}")
+    names = [argument for argument in arguments if not _OVERRIDE.match(argument) or os.path.isfile(argument)]
+    return names, [argument for argument in arguments if argument not in names]
+
+
+def _records(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _records(item) for key, item in value.items()}
+    return value.record() if hasattr(value, "record") else value

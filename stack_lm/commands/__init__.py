@@ -1,4 +1,0 @@
-"""The subcommands of `stack-lm`, one file each: `EXAMPLE` for the help, `add_options`, and `run`.
-
-`stack_lm.cli` lists their names and summaries.
-"""

@@ -1,0 +1,241 @@
+"""Strengths by kinds of words: parts of speech, and verbs with and without an object."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core.trace import Trace
+from .verbs import VERB_FRAMES
+
+ALL_WORDS, PUNCTUATION = "all words", "punctuation"
+# The tag sets of the Penn Treebank, of the Brown corpus, of Universal Dependencies, and STTS, of German treebanks.
+CLASSES = {
+    "nouns": r"NNS?|NNPS?|N[NPR]S?\$?|NOUN|PROPN|NE",
+    "verbs": r"VB[DGNPZ]?|(BE|HV|DO)[DGNRZM]?Z?|VERB|V[VA](FIN|IMP|INF|IZU|PP)",
+    "modals": r"MD|VM(FIN|INF|PP)",
+    "adpositions": r"IN|ADP|AP(PR|PRART|PO|ZR)",
+    "infinitival to": r"TO|PTKZU",
+    "determiners": r"DT[ISX]?\$?|PDT|WDT|AT|AB[LNX]|DET|ART|P(DAT|IAT|IDAT|POSAT|WAT|RELAT)",
+    "adjectives": r"JJ[RST]?|ADJ|ADJ[AD]",
+    "adverbs": r"RB[RST]?\$?|RN|RP|WRB|QLP?|WQL|ADV|(P|PRO|PW)AV",
+    "pronouns": r"PRP\$?|EX|P[NP](\$\$?|L|LS|O|S|SS)?\$?|WP[OS]?\$?|PRON|PPER|PRF|P(D|I|POS|REL|W)S",
+    "conjunctions": r"CC|CS|CCONJ|SCONJ|KO(N|KOM|US|UI)",
+    "numbers": r"CD|OD|NUM|CARD",
+    PUNCTUATION: r"[^A-Za-z]+|-[LR][RCS]B-|PUNCT",
+}
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@lru_cache(maxsize=4096)
+def word_class(tag: str) -> str | None:
+    """The class of a part-of-speech tag, such as "nouns"; None for rare tags, and for those of other tag sets.
+
+    The tag sets are those of the Penn Treebank, the Brown corpus, Universal Dependencies and STTS.
+
+    Adpositions (IN) of the Penn Treebank include its subordinating conjunctions, and its infinitival to (TO) includes
+    the preposition; the Brown corpus distinguishes them. Brown's tags of two words in one (PPSS+BEM) have no class.
+    """
+    plain = re.sub(r"^FW-|-(TL|HL|NC)\b", "", tag)
+    plain = plain.removesuffix("*") or plain
+    return next((name for name, pattern in CLASSES.items() if re.fullmatch(pattern, plain)), None)
+
+
+class Summary(NamedTuple):
+    """A distribution: the number of values, their mean and standard deviation, and quantiles."""
+
+    n: int
+    mean: float
+    std: float
+    quantiles: dict[str, float]
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Summary:
+        """Summarise at least one value."""
+        at_quantiles = np.quantile(values, QUANTILES).tolist()
+        quantiles = {f"{100 * q:g}%": value for q, value in zip(QUANTILES, at_quantiles, strict=True)}
+        return cls(len(values), float(values.mean()), float(values.std()), quantiles)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The summary as a flat dictionary for JSON."""
+        return {"n": self.n, "mean": self.mean, "std": self.std} | self.quantiles
+
+
+@dataclass(frozen=True, eq=False)
+class Occurrences:
+    """The strength of each word of a corpus, in order; words unknown to the model are left out.
+
+    Attributes:
+        words: the words [N].
+        tags: their part-of-speech tags [N].
+        frames: see `verb_frames`; all None without trees.
+        values: the strengths [N], in elements.
+        sentences: the number of each word's sentence [N].
+        n_unknown: words left out.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    frames: tuple[str | None, ...]
+    values: np.ndarray
+    sentences: np.ndarray
+    n_unknown: int
+
+    @classmethod
+    def from_traces(
+        cls,
+        traces: Sequence[Trace],
+        signal: str,
+        tags: Sequence[Sequence[str]],
+        frames: Sequence[Sequence[str | None]] | None = None,
+    ) -> Occurrences:
+        """Collect the words of traces.
+
+        Args:
+            traces: one for each sentence.
+            signal: such as "push_strength".
+            tags: the tags of each sentence.
+            frames: the frames of each sentence, if there are trees.
+        """
+        known = [~trace.unknown for trace in traces]
+        rows = [
+            (word, tag, frame, number)
+            for number, (trace, sentence_tags) in enumerate(zip(traces, tags, strict=True))
+            for word, tag, frame, unknown in zip(
+                trace.words,
+                sentence_tags,
+                [None] * len(trace.words) if frames is None else frames[number],
+                trace.unknown,
+                strict=True,
+            )
+            if not unknown
+        ]
+        words, all_tags, all_frames, numbers = zip(*rows, strict=True) if rows else ((), (), (), ())
+        values = np.concatenate([t.signals[signal][k] for t, k in zip(traces, known, strict=True)])
+        n_unknown = sum(int((~k).sum()) for k in known)
+        return cls(words, all_tags, all_frames, values, np.array(numbers, dtype=int), n_unknown)
+
+    def classes(self) -> dict[str, np.ndarray]:
+        """Masks [N] of the words in each class by name, all words first; empty classes are left out."""
+        word_classes = np.array([word_class(tag) or "" for tag in self.tags])
+        masks = {name: word_classes == name for name in CLASSES}
+        return {ALL_WORDS: np.ones(len(self.words), dtype=bool)} | {k: v for k, v in masks.items() if v.any()}
+
+    def verbs(self, frame: str) -> np.ndarray:
+        """Return the mask [N] of the verbs of a frame."""
+        return np.array([word_frame == frame for word_frame in self.frames], dtype=bool)
+
+    def listed_verbs(self, forms: Sequence[str]) -> np.ndarray:
+        """Return the mask [N] of the verbs in a list, whatever their case."""
+        listed = {form.lower() for form in forms}
+        return np.array(
+            [w.lower() in listed and word_class(t) == "verbs" for w, t in zip(self.words, self.tags, strict=True)],
+            dtype=bool,
+        )
+
+    def by_tag(self) -> dict[str, Summary]:
+        """A summary of each tag, the most frequent first."""
+        tags = np.array(self.tags)
+        names, counts = np.unique(tags, return_counts=True)
+        return {str(names[i]): Summary.of(self.values[tags == names[i]]) for i in np.argsort(-counts, kind="stable")}
+
+    def frames_by_tag(self) -> dict[str, dict[str, Summary]]:
+        """A summary of each frame of the verbs of each tag, because frames differ in their share of verb forms."""
+        places: dict[str, dict[str, list[int]]] = {}
+        for i, frame in enumerate(self.frames):
+            if frame is not None:
+                places.setdefault(self.tags[i], {}).setdefault(frame, []).append(i)
+        return {
+            tag: {frame: Summary.of(self.values[by_frame[frame]]) for frame in VERB_FRAMES if frame in by_frame}
+            for tag, by_frame in sorted(places.items())
+        }
+
+    def by_verb(self, at_least: int) -> list[dict[str, Any]]:
+        """Verb forms with a frame, those with the most objects first: how often they have one, and their strength.
+
+        Args:
+            at_least: minimum number of occurrences of a form with a frame.
+        """
+        rows: dict[str, list[int]] = {}
+        for i, frame in enumerate(self.frames):
+            if frame is not None:
+                rows.setdefault(self.words[i].lower(), []).append(i)
+        table = []
+        for verb, places in rows.items():
+            if len(places) >= at_least:
+                share = 100 * float(np.mean([self.frames[i] == "transitive" for i in places]))
+                table.append({"verb": verb, "transitive": share} | Summary.of(self.values[places]).as_dict())
+        return sorted(table, key=lambda row: (-row["transitive"], row["verb"]))
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The difference between the strengths of two groups of words.
+
+    Attributes:
+        first: name of the first group.
+        second: name of the second group.
+        difference: difference of the means, first minus second, in elements.
+        low: lower end of its 95% confidence interval, by the bootstrap over sentences (percentiles).
+        high: upper end of that interval.
+        superiority: the probability that a random word of the first group has the greater strength, with ties counted
+            half: 0.5 is no difference (McGraw and Wong 1992; the Mann-Whitney U over the number of pairs).
+    """
+
+    first: str
+    second: str
+    difference: float
+    low: float
+    high: float
+    superiority: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the contrast as a dictionary for JSON."""
+        return asdict(self)
+
+
+def contrast(
+    first: str, second: str, values: np.ndarray, sentences: np.ndarray, in_first: np.ndarray, in_second: np.ndarray,
+    *, samples: int = 1000, seed: int = 0,
+) -> Contrast | None:  # fmt: skip
+    """Compare two groups of words.
+
+    Sentences, not words, are drawn with replacement (Efron and Tibshirani 1993, section 8), because the words of a
+    sentence depend on each other.
+
+    Args:
+        first: name of the first group.
+        second: name of the second group.
+        values: strength of each word [N], see `Occurrences`.
+        sentences: number of each word's sentence [N].
+        in_first: mask of the words in the first group [N].
+        in_second: mask of the words in the second group [N].
+        samples: number of bootstrap samples.
+        seed: the seed of its random choices.
+
+    Returns:
+        None if a group is empty.
+    """
+    if not in_first.any() or not in_second.any():
+        return None
+    n = int(sentences.max()) + 1
+    sums = [np.bincount(sentences[g], weights=values[g], minlength=n) for g in (in_first, in_second)]
+    counts = [np.bincount(sentences[g], minlength=n) for g in (in_first, in_second)]
+    rng = np.random.default_rng(seed)
+    differences = np.empty(samples)
+    for sample in range(samples):
+        drawn = np.bincount(rng.integers(n, size=n), minlength=n)
+        # A sample may miss a small group entirely; it is then ignored.
+        sizes = [int(drawn @ c) for c in counts]
+        differences[sample] = drawn @ sums[0] / sizes[0] - drawn @ sums[1] / sizes[1] if all(sizes) else np.nan
+    low, high = np.nanquantile(differences, (0.025, 0.975)).tolist()
+    a, b = values[in_first], np.sort(values[in_second])
+    below, not_above = np.searchsorted(b, a, "left"), np.searchsorted(b, a, "right")
+    return Contrast(
+        first, second, float(a.mean() - b.mean()), low, high, float((below + not_above).sum() / (2 * len(a) * len(b)))
+    )

@@ -1,0 +1,1 @@
+"""The models that transformers sees: a configuration and a network for each kind, caches, losses and heads."""

@@ -1,0 +1,191 @@
+"""Language models of several layers, some with their own loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.loss.loss_utils import ForCausalLMLoss
+from transformers.utils import logging
+
+from ..nn import memories
+from ..nn.controlled import Actions
+from .arguments import is_plain_linear
+from .cache import MemoryCache
+from .configuration_layers import AuxiliaryLoss
+from .loss import causal_lm_loss
+from .modeling_stack_rnn import StackRNNCausalLMOutput, StackRNNForCausalLM, StackRNNModelOutput
+
+logger = logging.get_logger(__name__)
+
+
+@dataclass
+class LayeredModelOutput(StackRNNModelOutput):
+    """Outputs of a network of layers, which may have losses.
+
+    Attributes:
+        last_hidden_state: the input of heads [B, T, H]; zeros at padding.
+        cache: the states of all layers after the last token, also called `past_key_values`.
+        hidden_states: the vectors before the first layer and after each, if requested.
+        actions: the actions of the layer with a memory, or a tuple if there are several, in their order; if requested.
+        layer_outputs: the outputs of each layer [B, T, H] to which auxiliary losses apply; in a transformer those of
+            self-attention or its replacement, in training mode, if it has such losses.
+    """
+
+    layer_outputs: tuple[Tensor, ...] | None = None
+
+
+@dataclass
+class LayeredCausalLMOutput(StackRNNCausalLMOutput):
+    """`StackRNNCausalLMOutput` with the parts of the loss.
+
+    Attributes:
+        loss: in training mode, that of the head plus the weighted auxiliary losses; otherwise that of the head.
+        loss_parts: in training mode, unweighted, without gradients and in nats: "main" for the head, and "auxiliary_0"
+            and so on, by the number of the layer.
+    """
+
+    loss_parts: dict[str, Tensor] | None = None
+
+
+def of_memories(actions: Sequence[Actions]) -> Actions | tuple[Actions, ...]:
+    """The actions of the layers with a memory, which are not empty: of a single one, or a tuple of several."""
+    there = tuple(each for each in actions if each)
+    return there[0] if len(there) == 1 else there or Actions()
+
+
+def up_to_last_memory(layers: nn.ModuleList) -> nn.ModuleList:
+    """The layers that decide the actions: those up to the last one with a memory."""
+    last = max((i for i, layer in enumerate(layers) if memories(layer)), default=-1)
+    return layers[: last + 1]
+
+
+def refuse_cache(cache: MemoryCache | None) -> None:
+    """Refuse a cache where not all layers run.
+
+    Raises:
+        ValueError: if there is one.
+    """
+    if cache is not None:
+        raise ValueError("actions_only does not run all layers, so it takes use_cache=False and no past_key_values")
+
+
+class AuxiliaryHead(nn.Module):
+    """The map from one layer's outputs to the hidden states from which an output layer predicts tokens.
+
+    Args:
+        loss: the loss that it serves.
+        size: the size of the layer's outputs.
+        config: the configuration of the model.
+
+    Attributes:
+        lm_head: the output layer; None if it is the model's.
+    """
+
+    def __init__(self, loss: AuxiliaryLoss, size: int, config: Any) -> None:
+        super().__init__()
+        self.loss = loss
+        self.output_layer: nn.Linear | None = None
+        self.projection: nn.Linear | None = None
+        self.lm_head: nn.Linear | None = None
+        if loss.head == "own":
+            if loss.output_size is not None:
+                self.output_layer = nn.Linear(size, loss.output_size, bias=config.head_bias)
+            self.lm_head = nn.Linear(loss.output_size or size, config.vocab_size, bias=config.head_bias)
+        elif size != config.head_input_size:
+            self.projection = nn.Linear(size, config.head_input_size, bias=config.head_bias)
+
+    def forward(self, outputs: Tensor) -> Tensor:
+        """From a layer's outputs [B, T, H] to hidden states [B, T, H']."""
+        if self.output_layer is not None:
+            return torch.tanh(self.output_layer(outputs))
+        return outputs if self.projection is None else self.projection(outputs)
+
+
+class LayeredForCausalLM(StackRNNForCausalLM):
+    """A language model of several layers, some of which may have their own loss.
+
+    Called like `StackRNNForCausalLM`. In training mode its loss is the sum of the head's and of the auxiliary losses,
+    which are also in the output (`LayeredCausalLMOutput`). In evaluation mode it is the head's alone, and the others
+    are not computed.
+
+    Args:
+        config: the configuration of the layers, `layer_sizes`, and of the losses, `losses()`.
+
+    Attributes:
+        updates: number of updates so far, on which the weights of auxiliary losses depend: see `begin_update`.
+    """
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.auxiliary_heads = nn.ModuleList(
+            AuxiliaryHead(loss, config.layer_sizes[loss.layer], config) for loss in config.losses()
+        )
+        self.updates = 0
+        self.post_init()
+
+    @property
+    def _heads(self) -> list[AuxiliaryHead]:
+        return list(self.auxiliary_heads)  # type: ignore[arg-type]
+
+    def begin_update(self, step: int) -> None:
+        """Record that `step` updates of the weights have been made."""
+        self.updates = step
+
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Change the size of the vocabulary, also in the heads of auxiliary losses; see transformers."""
+        before = self.config.vocab_size
+        embeddings = super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
+        if self.config.vocab_size != before:
+            for head in self._heads:
+                if head.lm_head is not None:
+                    head.lm_head = self._get_resized_lm_head(head.lm_head, self.config.vocab_size, mean_resizing=False)
+        return embeddings
+
+    def _answer(
+        self, outputs: StackRNNModelOutput, loss: Tensor | None, logits: Tensor | None, **of_loss: Any
+    ) -> LayeredCausalLMOutput:
+        answer = outputs.answered(LayeredCausalLMOutput, loss, logits)
+        if not self.training or not self._heads:
+            return answer
+        if loss is None:
+            if torch.is_grad_enabled():
+                _warn_of_missing_labels()
+            return answer
+        parts = {"main": loss.detach()}
+        assert isinstance(outputs, LayeredModelOutput)
+        assert outputs.layer_outputs is not None
+        labels, steps = of_loss.get("shift_labels", of_loss.get("labels")), outputs.layer_outputs[0].shape[1]
+        if isinstance(labels, Tensor) and labels.shape[1] != steps:  # those of logits_to_keep
+            raise ValueError(
+                f"auxiliary losses are of all {steps} steps, so in training mode labels must be too; got "
+                f"{list(labels.shape)}: leave out logits_to_keep"
+            )
+        for head in self._heads:
+            part = self._auxiliary_loss(head, outputs.layer_outputs[head.loss.layer], **of_loss)
+            parts[f"auxiliary_{head.loss.layer}"] = part.detach()
+            loss = loss + head.loss.weight_at(self.updates) * part
+        answer.loss, answer.loss_parts = loss, parts
+        return answer
+
+    def _auxiliary_loss(self, head: AuxiliaryHead, outputs: Tensor, **of_loss: Any) -> Tensor:
+        hidden = self.dropout(head(outputs))
+        lm_head = self.lm_head if head.lm_head is None else head.lm_head
+        if is_plain_linear(lm_head):
+            return causal_lm_loss(hidden, lm_head, **of_loss)
+        logits = lm_head(hidden)  # through any adapter or hook on it
+        for name in ("loss_dtype", "softmax_samples"):
+            of_loss.pop(name, None)
+        loss: Tensor = ForCausalLMLoss(logits, vocab_size=self.config.vocab_size, **of_loss)
+        return loss
+
+
+def _warn_of_missing_labels() -> None:
+    if not torch.compiler.is_compiling():
+        logger.warning_once(
+            "The model was called in training mode without labels, so its auxiliary losses are not computed, and "
+            "layers that only they reach do not learn. A loss of your own and label_smoothing_factor have this effect."
+        )

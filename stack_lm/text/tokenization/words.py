@@ -1,0 +1,180 @@
+"""The base of all tokenizers made here: splitting text into words, and the case rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import count
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Literal, get_args
+
+from tokenizers import Regex, models, normalizers, pre_tokenizers
+
+from ...core.errors import InputError
+from ...core.messages import check_name
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Lowercase = Literal["none", "first_word", "all"]
+
+# What is a token of its own where it touches a word. In text of the Penn Treebank's form nothing touches a word, so
+# such text stays as it is. Each alternative begins with one character and a test that refuses most others: the matcher
+# tries all of them at each character that may begin one.
+_CLOSED = r"(?=[\"'”\u2019“\u2018«»)\],;:.?!]*(?:\s|\z))"
+_AFTER_WORD = "|".join(
+    (
+        r"(?<=[\"”»)\]}])",
+        r"(?<=[“\u2018«])(?=[,;:.?!]*(?:\s|\z))",  # which close quotations in German and other languages
+        # One token of several marks ("?!"), before white space, the end, or what closes a quotation.
+        rf"(?<=[,;:?!])(?<![?!]{{2}})[?!]*{_CLOSED}",
+        # The text's last period, except that of an initial or an acronym (Plan B., the U.S.).
+        r"(?<=\.)(?<=[\p{L}\p{N}%\"'”\u2019)\]].)(?=[\"'”\u2019“\u2018«»)\]]*\s*\z)(?<![^\p{L}]\p{L}.)(?<!\A\p{L}.)",
+        r"(?<=\.)\.\.(?!\.)(?<!\....)",
+        r"(?<=['\u2019])(?<=[\p{L}\p{N}].)(?:[smdSMD]|[rR][eE]|[vV][eE]|[lL][lL])(?![\p{L}\p{N}])",
+        r"(?<=')'(?!')(?<=[^\s'`]..)",
+        rf"(?<=%)(?<=\d.){_CLOSED}",
+    )
+)
+_BEFORE_WORD = "|".join(
+    (r"(?<=[\"“„«(\[{$£€])", r"(?<=`)`(?=\S)", r"(?<=\.)\.\.(?=[\p{L}\p{N}])(?<!\....)", r"(?<=-)-++(?=\S|(?<=\S--))")
+)
+_WORD_PARTS = "|".join(
+    (
+        rf"[\"'\u2019”»“\u2018«)\]}},;:?!.%](?<=\S.)(?:{_AFTER_WORD})",
+        rf"[\"“„«(\[{{$£€`.\-](?=\S)(?:{_BEFORE_WORD})",
+        r"[nN]['\u2019][tT](?<=\p{L}...)(?!\p{L})",
+        r"[cC]an(?=not(?!\p{L}))(?<!\p{L}...)",
+    )
+)
+# For a corpus with the Penn Treebank's quotation marks: text has others.
+TREEBANK_QUOTES: tuple[normalizers.Normalizer, ...] = (
+    normalizers.Replace(Regex(r'(?<![^\s(\[{])"(?=\S)'), "``"),
+    normalizers.Replace('"', "''"),
+)
+
+
+_EXAMPLE = ["They", "are", "n't", "low", "."]
+
+
+class CaseRules:
+    """The case rule of a tokenizer in training: its effect on a corpus, and then its normalizers.
+
+    Args:
+        lowercase: "none", "first_word" (of each text, see `case_rule`) or "all".
+
+    Raises:
+        InputError: for another value.
+    """
+
+    def __init__(self, lowercase: Lowercase) -> None:
+        check_name("lowercase", lowercase, get_args(Lowercase))
+        self._lowercase = lowercase
+        self._capitals = set(ascii_uppercase)
+
+    @property
+    def training_normalizer(self) -> normalizers.Normalizer | None:
+        """The normalizer that the tokenizer applies to the texts that `first_word` returns."""
+        return normalizers.Lowercase() if self._lowercase == "all" else None
+
+    def first_word(self, text: str) -> str:
+        """A text of the corpus, with its first word in lower case if the rule applies to it."""
+        if self._lowercase == "first_word" and text[:1].isupper():
+            self._capitals.add(text[0])
+            return case_rule(text[0]).normalize_str(text)
+        return text
+
+    def normalizers(self, initials: Collection[str] | None = None) -> list[normalizers.Normalizer]:
+        """The rule as normalizers, one for each capital with which the corpus begins a text.
+
+        Args:
+            initials: first letters of the vocabulary's words. If no word begins with the small letter, the rule could
+                only make words unknown. None: every word is known.
+        """
+        if self._lowercase == "all":
+            return [normalizers.Lowercase()]
+        if self._lowercase == "none":
+            return []
+        useful = [letter for letter in sorted(self._capitals) if initials is None or letter.lower()[0] in initials]
+        # Other programs put a space before a continuation.
+        return [normalizers.Strip(right=False), *map(case_rule, useful)]
+
+
+@cache
+def case_rule(capital: str) -> normalizers.Normalizer:
+    """Lower-case one capital letter that begins a text's first word.
+
+    The rest of the word must be lower case ("The", not "NASA", "McDonald" or "U.S."), or the word must be "A". "I"
+    stays. Only the first letter of the text counts, so nothing changes after a quotation mark.
+
+    NOTE: Merrill et al. (2019) lower-case the whole first word, whatever it is.
+    """
+    word = r"\p{Ll}[^\s\p{Lu}]*(?:\s|\z)"
+    alone = r"|\s+[\p{L}\p{N}]" if capital == "A" else ""
+    return normalizers.Replace(Regex(rf"\A{capital}(?={word}{alone})"), capital.lower())
+
+
+def word_splitter() -> pre_tokenizers.PreTokenizer:
+    """Split text into words as in the Penn Treebank; text in its form stays unchanged, word for word."""
+    return pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(_WORD_PARTS), "isolated"), pre_tokenizers.WhitespaceSplit()]
+    )
+
+
+def word_splitter_of(tokenizer: PreTrainedTokenizerBase) -> pre_tokenizers.PreTokenizer | None:
+    """The part of a tokenizer's pre-tokenizer that separates words; None if it separates them in another way.
+
+    It ends with the splitting at white space: later parts concern the tokens of a word.
+    """
+    backend = tokenizer.backend_tokenizer
+    if _knows_words(tokenizer):
+        return backend.pre_tokenizer
+    parts = _flat(backend.pre_tokenizer)
+    kinds = [type(part).__name__ for part in parts]
+    if "WhitespaceSplit" not in kinds:
+        return None
+    return pre_tokenizers.Sequence(parts[: kinds.index("WhitespaceSplit") + 1])
+
+
+def splits_words(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """True if a tokenizer is for text split into words: it splits like `word_splitter`, or knows whole words."""
+    if _knows_words(tokenizer):
+        return True
+    splitter = word_splitter_of(tokenizer)
+    return splitter is not None and [part for part, _ in splitter.pre_tokenize_str("They aren't low.")] == _EXAMPLE
+
+
+def _knows_words(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """True if its vocabulary contains words: that of characters is also a mapping from strings to numbers."""
+    backend = tokenizer.backend_tokenizer
+    if not isinstance(backend.model, models.WordLevel):
+        return False
+    splitter = backend.pre_tokenizer
+    return splitter is None or [part for part, _ in splitter.pre_tokenize_str("They low")] == ["They", "low"]
+
+
+def _flat(splitter: pre_tokenizers.PreTokenizer) -> list[pre_tokenizers.PreTokenizer]:
+    if not isinstance(splitter, pre_tokenizers.Sequence):
+        return [splitter]
+    parts = []
+    with suppress(IndexError):  # it has no length
+        for i in count():
+            parts += _flat(splitter[i])
+    return parts
+
+
+def tagged_sentences(
+    sentences: Iterable[tuple[Sequence[str], Sequence[str] | None]],
+) -> Iterator[tuple[Sequence[str], Sequence[str] | None]]:
+    """The sentences of a corpus, checked to be pairs of words and tags.
+
+    Raises:
+        InputError: for another kind of sentence.
+    """
+    for sentence in sentences:
+        if not isinstance(sentence, tuple) or len(sentence) != 2 or isinstance(sentence[0], str):
+            raise InputError(
+                f"a sentence must be a pair (words, tags or None), such as (['dogs', 'bark'], None); got {sentence!r}"
+            )
+        yield sentence

@@ -1,0 +1,282 @@
+"""The directory of an experiment: its table, a JSON line for each finished trial, and the trained models.
+
+table.yaml       the table, as its file or the command line described it
+results.jsonl    a line for each trial: row, seed, configuration, scores, history, versions, time
+models/ROW/SEED  the trained models; ROW counts from 1
+unfinished/      the state of trials in training; see `unfinished`
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import shutil
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ...core.atomic import atomic_file, reason_of, write_text
+from ...core.config_files import read_yaml
+from ...core.errors import InputError
+from ...core.messages import similar_path
+from ...core.plugins import used
+from ...tasks.scores import overall
+from ..lock import RunLock
+from . import unfinished
+from .config import IN_NATS, Row, Table, choose_rows, parse_measure
+
+TABLE_FILE, RESULTS_FILE, MODELS = "table.yaml", "results.jsonl", "models"
+Record = dict[str, Any]
+
+
+class Trials:
+    """Finished trials of a table.
+
+    Args:
+        table: the table.
+        records: the records of the trials.
+
+    Attributes:
+        records: the records of the trials.
+    """
+
+    def __init__(self, table: Table, records: Sequence[Record]) -> None:
+        self._table, self.records = table, list(records)
+
+    def table(self) -> Table:
+        """The table of the experiment.
+
+        Raises:
+            InputError: if it is missing.
+        """
+        return self._table
+
+    def of_row(self, row: Row) -> list[Record]:
+        """The trials of a row, by seed."""
+        return sorted((record for record in self.records if record["row"] == row.name), key=lambda r: r["seed"])
+
+    def of_rows(self, pattern: str | None) -> Trials:
+        """The trials of some rows of the table.
+
+        Args:
+            pattern: a regular expression that matches the names of the rows; None selects all.
+
+        Raises:
+            InputError: if it matches no row or is invalid.
+        """
+        if pattern is None:
+            return self
+        table = dataclasses.replace(self.table(), rows=list(choose_rows(self.table(), pattern).values()))
+        return Trials(table, [record for row in table.rows for record in self.of_row(row)])
+
+
+class ResultsDirectory(Trials):
+    """The directory of an experiment, with the results of its trials.
+
+    Args:
+        path: the path of the directory.
+
+    Attributes:
+        records: the records of the finished trials, in order of completion.
+
+    Raises:
+        InputError: if a line of the results file is not such a record; nothing is changed then.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.records = self._read()
+
+    def _read(self) -> list[Record]:
+        file = self.path / RESULTS_FILE
+        if not file.is_file():
+            return []
+        records: list[Record] = []
+        seen: dict[tuple[str, int], int] = {}
+        for number, line in enumerate(file.read_bytes().splitlines(), 1):
+            try:
+                record = json.loads(line)
+                if not _is_record(record):
+                    raise ValueError
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                raise InputError(
+                    f"{file}, line {number} is not the result of a trial; fix the line or remove it (a trial without "
+                    "a line is run again)"
+                ) from None
+            first = seen.setdefault((record["row"], record["seed"]), number)
+            if first != number:
+                raise InputError(
+                    f"{file}, lines {first} and {number} are of one trial, seed {record['seed']} of "
+                    f"{record['row']!r}; remove one of them"
+                )
+            records.append(record)
+        return records
+
+    def table(self) -> Table:
+        """See `Trials.table`."""
+        file = self.path / TABLE_FILE
+        if not file.is_file():
+            raise InputError(f"{self.path} has no results: there is no {TABLE_FILE} in it{similar_path(self.path)}")
+        return Table.build(read_yaml(file))
+
+    def model_directory(self, row: int, seed: int) -> Path:
+        """Return the directory of a trial's model.
+
+        Args:
+            row: its number, from 0.
+            seed: the seed of the trial.
+        """
+        return self.path / MODELS / str(row + 1) / str(seed)
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Lock the directory for writing by this process only.
+
+        Raises:
+            InputError: if another process has locked it, or it cannot be written.
+        """
+        lock = RunLock(self.path)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except OSError as error:
+            raise InputError(f"cannot write in output_dir {self.path}: {reason_of(error)}") from error
+        try:
+            self.records = self._read()
+            unfinished.remove_partial(self.path)
+            yield
+        finally:
+            lock.release()
+
+    def begin(self, table: Table, memories: Sequence[str] = ()) -> None:
+        """Write the table.
+
+        Args:
+            table: the table.
+            memories: the names of its models' memories.
+        """
+        content = dataclasses.asdict(table) | used(memory=memories, task=[row.task for row in table.rows])
+        write_text(self.path / TABLE_FILE, yaml.safe_dump(content, sort_keys=False))
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Add trials durably: the results file is complete at every moment."""
+        self.records += records
+        self._write()
+
+    def replace(self, records: list[Record]) -> None:
+        """Replace all records."""
+        self.records = records
+        self._write()
+
+    def _write(self) -> None:
+        with atomic_file(self.path / RESULTS_FILE) as path, open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(record) + "\n" for record in self.records)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def remove(self, rows: Sequence[int], names: Sequence[str]) -> None:
+        """Remove the results, the models and the unfinished trials of rows.
+
+        Args:
+            rows: their numbers, from 0.
+            names: their names.
+        """
+        self.replace([record for record in self.records if record["row"] not in names])
+        for row in rows:
+            shutil.rmtree(self.path / MODELS / str(row + 1), ignore_errors=True)
+        unfinished.remove_rows(self.path, rows)
+
+
+def _is_record(record: Any) -> bool:
+    """Whether the value of a line is the record of a trial; errors of Python mean that it is not."""
+    history = record["history"]
+    losses = [entry["loss"] for entry in history if entry["strings"] > 0]
+    numbers = [number for scores in record["scores"].values() for number in overall(scores).values()]
+    numbers += [loss for loss in losses if loss is not None]  # a trial that diverged has none at its end
+    kinds: dict[str, Any] = {"row": str, "seed": int, "config": dict, "seconds": (int, float)}
+    return (
+        len(losses) == len(history) > 0
+        and isinstance(record["scores"]["test"]["by_length"], dict)
+        and all(type(number) in (int, float) for number in numbers)
+        and all(isinstance(record[key], kind) for key, kind in kinds.items())
+    )
+
+
+def save_trials(trials: Trials, directory: str | Path) -> None:
+    """Write trials to a separate directory, without scores by length and by edits, which take most of the space.
+
+    Raises:
+        InputError: if the directory has other trials, or cannot be written.
+    """
+    saved = ResultsDirectory(directory)
+    with saved.open():
+        known = {(record["row"], record["seed"]) for record in trials.records}
+        for record in saved.records:
+            if (record["row"], record["seed"]) not in known:
+                raise InputError(
+                    f"{directory} has seed {record['seed']} of {record['row']!r}, which the given directories lack; "
+                    "give it as one of them, or save elsewhere"
+                )
+        saved.begin(dataclasses.replace(trials.table(), output_dir=""))  # a place of that machine
+        saved.replace([_without_lengths(record) for record in trials.records])
+
+
+def _without_lengths(record: Record) -> Record:
+    scores = {split: {**overall(values), "by_length": {}} for split, values in record["scores"].items()}
+    return {**record, "scores": scores}
+
+
+def same_outcome(first: Record, second: Record) -> bool:
+    """Return True if two records of a trial agree; one may lack scores by length."""
+    one, other = _without_lengths(first), _without_lengths(second)
+    return all(one[key] == other[key] for key in ("scores", "history"))
+
+
+def measure(records: Sequence[Record], name: str) -> float | None:
+    """The value of a measure over the trials of a row; None without trials.
+
+    Args:
+        records: the records of the trials.
+        name: "score.statistic" or "split/score.statistic", such as "accuracy.median"; see `Table.measures`.
+
+    Raises:
+        InputError: for a score that they do not have.
+    """
+    split, score, statistic = parse_measure(name)
+    if not records:
+        return None
+    for record in records:
+        scores = record["scores"].get(split, {})
+        if score not in scores:
+            known = ", ".join(overall(scores)) or "none"
+            raise InputError(f"the trials of {record['row']!r} have no {split} score {score!r}; they have {known}")
+    values = [float(record["scores"][split][score]) for record in records]
+    if statistic == "mean_of_best_loss":
+        by_losses: dict[frozenset[str], list[float]] = {}
+        for record, value in zip(records, values, strict=True):
+            by_losses.setdefault(frozenset(record.get("auxiliary", ())), []).append(value)
+        best = min if score in IN_NATS else max
+        return best(map(statistics.fmean, by_losses.values()))
+    if statistic == "best":
+        return min(zip(map(_selection, records), range(len(values)), values, strict=True))[2]
+    functions = {"minimum": min, "median": statistics.median, "maximum": max, "mean": statistics.fmean}
+    return float(functions[statistic](values))  # type: ignore[operator]
+
+
+def _selection(record: Record) -> float:
+    """Return the value that the best trial minimises: nats or errors in validation, or else the training loss."""
+    training = record["config"].get("training", {})
+    split = training.get("validate", True)
+    validation = record["scores"].get("validation" if isinstance(split, bool) else split)
+    if validation is None:
+        loss = record["history"][-1]["loss"]
+        return math.inf if loss is None else float(loss)
+    # Records of earlier versions do not name the score, but have it first.
+    name = record.get("validation_score") or training.get("validation_score") or next(iter(validation))
+    return float(validation[name]) * (1 if name in IN_NATS else -1)

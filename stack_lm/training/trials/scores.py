@@ -1,0 +1,89 @@
+"""A model's scores on examples of a task, over all of them and by length."""
+
+from __future__ import annotations
+
+from itertools import compress
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...tasks.scores import Answers, summarize
+from .encoding import Encoded, Encoding
+
+# Steps times strings scored at a time.
+_BATCH = 50_000
+
+
+@torch.no_grad()
+def score(model: Any, encoding: Encoding, examples: Encoded, seed: int = 0) -> dict[str, Any]:
+    """Score a model without changing the random state of training.
+
+    Each string is run once, with its targets as inputs if the model reads its own outputs. Up to the first error the
+    greedy output equals the target, so `coarse` and `fine` are unaffected.
+
+    Args:
+        model: a model in any mode; it runs in evaluation mode.
+        encoding: the encoding of the task for it.
+        examples: as it encodes them.
+        seed: the seed of the noise of choices.
+
+    Returns:
+        The scores of the task's kind, by name, each over all examples; under "by_length", by source length; and under
+        "by_edits", if known, by the number of edits of non-members.
+    """
+    training = model.training
+    model.eval()
+    answers: list[Answers] = []
+    sizes: list[int] = []
+    edits: list[int | None] = []
+    try:
+        with torch.random.fork_rng(devices=[] if model.device.type == "cpu" else [model.device]):
+            torch.manual_seed(seed)
+            # From short to long; in an input buffer padding counts, elsewhere it changes nothing.
+            for part in examples.steps.argsort(stable=True).split(max(1, _BATCH // int(examples.steps.max()))):
+                rows = examples.rows(part, trim=not encoding.buffered)
+                logits = run(model, rows.inputs.to(model.device), rows.labels.shape[1], encoding).cpu()
+                answers += _answers(model, logits, rows, surprisals="nats" in encoding.kind.scores)
+                sizes += rows.sizes.tolist()
+                edits += [None if number < 0 else number for number in rows.edits.tolist()]
+    finally:
+        model.train(training)
+    return summarize(encoding.kind.scores, answers, sizes, edits)
+
+
+def run(model: Any, inputs: Tensor, outputs: int, encoding: Encoding) -> Tensor:
+    """A model's logits for encoded inputs [B, T, K].
+
+    Args:
+        model: any.
+        inputs: token ids [B, N].
+        outputs: their number, T: that of the inputs without an output buffer; 1 for classification.
+        encoding: the encoding of the task for the model.
+    """
+    if encoding.buffered:
+        logits: Tensor = model(inputs, target_length=outputs).logits
+        return logits
+    if encoding.task.kind == "classification":
+        label: Tensor = model(inputs, use_cache=False).logits
+        return label.unsqueeze(1)
+    return model(inputs, use_cache=False).logits
+
+
+def _answers(model: Any, logits: Tensor, rows: Encoded, surprisals: bool) -> list[Answers]:
+    if rows.labels.dim() == 3:
+        right = (model.predict(logits) == rows.labels).all(-1)
+    else:
+        right = logits.argmax(-1) == rows.labels
+    # A network whose weights have become NaN gets nothing right.
+    right &= logits.isfinite().all(-1)
+    values = [_chosen(right, rows.scored)]
+    if surprisals:
+        losses = torch.log_softmax(logits.double(), -1).gather(-1, rows.labels.unsqueeze(-1)).squeeze(-1).neg()
+        values.append(_chosen(losses, rows.trained))
+    return [Answers(*string) for string in zip(*values, strict=True)]
+
+
+def _chosen(values: Tensor, mask: Tensor) -> list[list[Any]]:
+    """The values of each row selected by a mask."""
+    return [list(compress(row, chosen)) for row, chosen in zip(values.tolist(), mask.tolist(), strict=True)]

@@ -1,0 +1,695 @@
+"""The command line, as a user types it."""
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+import sys
+from io import BytesIO
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from conftest import REAL_DATA, byte_level_tokenizer, needs_real_data, run, run_json, tiny_config
+from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
+
+from stack_lm import ModelScorer, Parse, Parser, StackRNNForCausalLM, __version__, memories
+from stack_lm.cli import commands
+from stack_lm.cli.main import COMMANDS, main, make_parser
+from stack_lm.core.console import progress
+from stack_lm.parsing.trees import ConstituencyTree
+from stack_lm.text.generated import generate_corpus
+from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
+from stack_lm.training.language_model import Trainer
+
+SENTENCE = "the dog that the cats fear chases a rabbit ."
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    """A stack model and an LSTM, each trained for a second on generated English."""
+    directory = tmp_path_factory.mktemp("models")
+    for name, memory in (("stack", "stack"), ("lstm", "none")):
+        config = RunConfig(
+            output_dir=str(directory / name),
+            model={"memory": memory, "hidden_size": 20, "embedding_size": 10},
+            tokenizer=TokenizerConfig(lowercase="none"),
+            data=DataConfig(source="generated:600", held_out=60),
+            training=LoopConfig(epochs=1, learning_rate=1e-2),
+        )
+        Trainer(config, quiet=True).train()
+    return directory
+
+
+# --- each command, for machines and for people
+
+
+def test_parse(capsys, models, tmp_path):
+    result = run_json(capsys, "parse", models / "stack", SENTENCE, "a cat sleeps .", "--output", tmp_path / "t.mrg")
+    assert (result["signal"], result["decoder"]) == ("push_strength", "algorithm1")
+    first, second = result["parses"]
+    assert first["words"] == SENTENCE.split()
+    assert re.sub("[()]", "", first["tree"]) == SENTENCE
+    scorer = ModelScorer.from_pretrained(str(models / "stack"), device="cpu")
+    (trace,) = scorer.trace([SENTENCE.split()])
+    np.testing.assert_allclose(first["push_strength"], trace.signals["push_strength"], atol=1e-5)
+    assert first["distances"] == first["push_strength"]
+    lines = (tmp_path / "t.mrg").read_text().splitlines()
+    assert lines == [first["brackets"], second["brackets"]]
+    status, out, _ = run(capsys, "parse", models / "stack", SENTENCE)
+    assert status == 0
+    assert out.splitlines()[0] == first["tree"]
+    assert "push strength" in out
+    # Ordinary text is split as the model's tokenizer splits it.
+    (parse,) = run_json(capsys, "parse", models / "stack", "a cat sleeps.")["parses"]
+    assert {key: parse[key] for key in ("words", "tree")} == {key: second[key] for key in ("words", "tree")}
+    np.testing.assert_allclose(parse["push_strength"], second["push_strength"], atol=1e-5)  # of another batch
+
+
+def test_a_sentence_without_quotation_marks(capsys, models):
+    status, out, note = run(capsys, "parse", models / "stack", "the", "cat", "sleeps")
+    assert (status, out.splitlines()[0]) == (0, "the")
+    assert "each argument is a sentence of one word; put quotation marks around a sentence" in note
+    assert "quotation marks" not in run(capsys, "parse", models / "stack", "the", "a cat sleeps")[2]
+
+
+def test_lines_of_progress_where_no_bar_is_shown(capsys, monkeypatch):
+    monkeypatch.setattr("stack_lm.core.console.SECONDS", 0.0)
+    for total, quiet in ((3, False), (None, False), (3, True)):
+        with progress("scoring", total, quiet=quiet) as advance:
+            advance(1)
+            advance(2)
+    assert capsys.readouterr().err.splitlines() == ["scoring: 1 of 3", "scoring: 3 of 3", "scoring: 1", "scoring: 3"]
+
+
+def test_parse_reads_files_and_standard_input(capsys, models, tmp_path, monkeypatch):
+    path = tmp_path / "s.txt"
+    path.write_text("the dog sleeps .\n\na cat waits .\n")
+    from_file = run_json(capsys, "parse", models / "stack", "--data", path)
+    assert [p["words"][1:2] for p in from_file["parses"]] == [["dog"], [], ["cat"]]
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=BytesIO(path.read_bytes())))
+    assert run_json(capsys, "parse", models / "stack", "-")["parses"] == from_file["parses"]
+    _, out, _ = run(capsys, "parse", models / "stack", "--data", path)
+    assert out.splitlines() == [parse["tree"] for parse in from_file["parses"]]  # also "" for the empty line
+
+
+def test_parse_with_several_models(capsys, models, tmp_path):
+    stack = str(models / "stack")
+    command = ("parse", stack, SENTENCE, "--ensemble", stack, stack)
+    result = run_json(capsys, *command, "--output", tmp_path / "t.mrg")
+    assert result["models"] == [stack] * 3
+    assert result["agreement"] == [100, 100, 100]
+    (parse,) = result["parses"]
+    assert set(parse["runs"]) == {parse["tree"]}
+    assert parse["tree"] == run_json(capsys, "parse", stack, SENTENCE)["parses"][0]["tree"]
+    assert (tmp_path / "t.mrg").read_text().strip() == parse["brackets"]
+    status, out, _ = run(capsys, *command)
+    assert status == 0
+    assert "mean F1 with the other models" in out
+
+
+def test_agreement_of_models_is_over_words(capsys, monkeypatch, models, tmp_path):
+    """As in `parse-f1`; trees differ most in the place of punctuation."""
+    other = shutil.copytree(models / "stack", tmp_path / "other")
+    spans = {"stack": ((0, 2), (2, 4)), "other": ((0, 2), (0, 3))}
+
+    def parse_words(self, sentences, *_, **__):
+        of_model = spans[Path(self.scorer.model.name_or_path).name]
+        return [Parse(ConstituencyTree.unlabelled(s, of_model), unknown=np.zeros(len(s), bool)) for s in sentences]
+
+    monkeypatch.setattr(Parser, "parse_words", parse_words)
+    found = run_json(capsys, "parse", models / "stack", "a cat sleeps .", "--ensemble", other)
+    assert found["agreement"] == [100, 100]
+
+
+def test_parse_f1_of_a_collapsed_model(capsys, models, treebank, tmp_path):
+    command = ("--data", treebank, "--convention", "prpn")
+    collapsed = shutil.copytree(models / "stack", tmp_path / "collapsed")
+    model = StackRNNForCausalLM.from_pretrained(collapsed)
+    (memory,) = memories(model)
+    torch.nn.init.zeros_(memory.controls.projection.weight)
+    model.save_pretrained(collapsed)
+    note = "its push strength hardly varies between words (sd 0.000), so its trees mean little\n"
+    for options in ((), ("--dropout-samples", "2")):
+        assert f"{collapsed}: {note}" in run(capsys, "parse-f1", collapsed, *command, *options)[2]
+    assert "hardly varies" not in run(capsys, "parse-f1", models / "stack", *command)[2]
+
+
+def test_parse_f1(capsys, models, treebank, tmp_path):
+    command = ("parse-f1", models / "stack", "--data", treebank, "--convention", "prpn", "--baselines")
+    result = run_json(capsys, *command)
+    (system,) = result["systems"]
+    assert {key: result[key] for key in system} == system
+    assert (result["convention"], system["n_sentences"]) == ("prpn", 40)
+    assert 0 < system["f1"] < result["baselines"]["best binary trees"]["f1"]
+    assert {"left", "right", "balanced", "random distances", "random merges"} <= set(result["baselines"])
+    assert system["punctuation"] == "removed after parsing"
+    assert {"NP", "VP", "S"} <= set(system["label_recall"])
+    status, out, err = run(capsys, *command)
+    assert status == 0
+    assert f"{system['f1']:.2f}" in out
+    assert "convention prpn" in out
+    assert "signal push_strength" in err
+    # The model's trees through a file score the same.
+    sentences = tmp_path / "s.txt"
+    sentences.write_text("".join(" ".join(s.words) + "\n" for s in generate_corpus(40, seed=8)))
+    assert run(capsys, "parse", models / "stack", "--data", sentences, "--output", tmp_path / "p.mrg")[0] == 0
+    for convention in ("prpn", "merrill"):
+        one = run_json(capsys, "parse-f1", models / "stack", "--data", treebank, "--convention", convention)
+        two = run_json(capsys, "parse-f1", tmp_path / "p.mrg", "--data", treebank, "--convention", convention)
+        assert one["systems"][0]["f1"] == two["systems"][0]["f1"]
+    before = run_json(capsys, *command[:-1], "--rule", "punctuation=before", "--decoder", "gap", "--max-words", 8)
+    assert before["systems"][0]["punctuation"] == "removed before parsing"
+    assert before["systems"][0]["n_sentences"] < 40
+
+
+def write_agreement(directory):
+    (directory / "a.text").write_text("the dogs near the cat sleep . <eos>\nthe cat xyzzes <eos>\na cat is . <eos>\n")
+    (directory / "a.gold").write_text("5\tare\tis\t1\n2\txyzzes\txyzz\t0\n2\tis\tare\t0\n")
+    return ("--data", directory, "--format", "linzen-gulordava")
+
+
+def test_agreement(capsys, models, tmp_path):
+    data = write_agreement(tmp_path)
+    result = run_json(capsys, "agreement", models / "lstm", *data)
+    assert (result["n"], result["n_skipped"], result["n_oov"], result["oov"]) == (2, 1, 1, "skip")
+    assert result["accuracy"] in (0, 50, 100)
+    assert {k: v["n"] for k, v in result["by"]["attractors"].items()} == {"0": 1, "1": 1}
+    assert result["by_attractors"] == {k: v["accuracy"] for k, v in result["by"]["attractors"].items()}
+    assert result["by"]["number"]["plural"]["n"] == 1
+    assert result["interval"][0] <= result["accuracy"] <= result["interval"][1]
+    wrong = run_json(capsys, "agreement", models / "lstm", *data, "--oov", "wrong")
+    assert (wrong["n"], wrong["accuracy"]) == (3, pytest.approx(result["accuracy"] * 2 / 3))
+    status, out, _ = run(capsys, "agreement", models / "stack", *data)
+    assert status == 0
+    assert "attractors: 1" in out
+    assert "left out: 1 of 3 (1 with a word outside the vocabulary)" in out
+
+
+def test_the_score_follows_from_the_table_of_items(capsys, models, tmp_path):
+    data = write_agreement(tmp_path)
+    table = tmp_path / "items.tsv"
+    result = run_json(capsys, "agreement", models / "lstm", *data, "--items", table)
+    rows = list(csv.DictReader(table.read_text().splitlines(), delimiter="\t"))
+    assert [row["prefix"] for row in rows] == ["the dogs near the cat", "the cat", "a cat"]
+    scored = [row for row in rows if row["outcome"] not in ("oov", "identical", "unpredicted")]
+    correct = [float(row["logprob_correct"]) > float(row["logprob_wrong"]) for row in scored]
+    assert 100 * sum(correct) / len(correct) == result["accuracy"]
+    run_json(capsys, "agreement", models / "lstm", *data, "--items", table.with_suffix(".CSV"))
+    assert list(csv.DictReader(table.with_suffix(".CSV").read_text().splitlines())) == rows
+    assert run_json(capsys, "agreement", table.with_suffix(".CSV"), *data)["n"] == result["n"]
+    # Another model's table stands for the model.
+    found = run_json(capsys, "agreement", models / "stack", *data, "--against", table)
+    one = found["comparison"]
+    assert one == run_json(capsys, "agreement", models / "stack", *data, "--against", models / "lstm")["comparison"]
+    assert (found["against"]["runs"][0]["accuracy"], len(found["runs"])) == (result["accuracy"], 1)
+    assert one["n"] == 2
+    assert {one["accuracy_first"], one["accuracy_second"]} <= {0, 50, 100}
+    assert "McNemar: right alone" in run(capsys, "agreement", models / "stack", *data, "--against", table)[1]
+    own = run_json(capsys, "agreement", table, *data)
+    assert own == {**result, "model": str(table), "command": own["command"]}
+    table.write_text(table.read_text().replace("a cat", "a dog"))
+    status, _, err = run(capsys, "agreement", models / "stack", *data, "--against", table)
+    assert (status, "row 3: another item: prefix is 'a dog', here 'a cat'" in err) == (2, True)
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """Tables of four runs' outcomes on six items: two of one model, two of another."""
+    directory = tmp_path_factory.mktemp("outcomes")
+    items = "".join(f"the dogs {'near the cat ' * (i % 2)}sleep . <eos>\n" for i in range(6))
+    (directory / "a.text").write_text(items)
+    (directory / "a.gold").write_text("".join(f"{2 + 3 * (i % 2)}\tsleep\tsleeps\t{i % 2}\n" for i in range(6)))
+    columns = ["item", "prefix", "correct", "wrong", "attractors", "number"]
+    for name, right in {"a0": "111100", "a1": "111110", "b0": "100000", "b1": "110000"}.items():
+        rows = [[*columns, "logprob_correct", "logprob_wrong", "outcome"]]
+        for i, correct in enumerate(right):
+            prefix = "the dogs" + " near the cat" * (i % 2)
+            row = [i + 1, prefix, "sleep", "sleeps", i % 2, "plural", -2.0, -3.0 if correct == "1" else -1.0]
+            rows.append([*row, "correct" if correct == "1" else "wrong"])
+        (directory / f"{name}.tsv").write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
+    return directory
+
+
+def test_agreement_of_several_runs(capsys, outcomes):
+    data = ("--data", outcomes, "--format", "linzen-gulordava")
+    command = ("agreement", outcomes / "a0.tsv", outcomes / "a1.tsv", *data)
+    against = ("--against", outcomes / "b0.tsv", outcomes / "b1.tsv")
+    result = run_json(capsys, *command, *against)
+    assert [run["accuracy"] for run in result["runs"]] == pytest.approx([400 / 6, 500 / 6])
+    assert result["spread"]["mean"] == pytest.approx(75)
+    assert result["spread"]["by"]["attractors"]["0"]["runs"] == pytest.approx([200 / 3, 100])
+    assert [run["accuracy"] for run in result["against"]["runs"]] == pytest.approx([100 / 6, 200 / 6])
+    comparison = result["comparison"]
+    assert (comparison["difference"], comparison["n_items"]) == (pytest.approx(50), 6)
+    assert comparison["low"] < 50 < comparison["high"]
+    assert comparison["by"]["attractors"]["1"]["difference"] == pytest.approx(50)
+    status, out, _ = run(capsys, *command, *against)
+    assert status == 0
+    assert "agreement accuracy in % of 2 runs" in out
+    assert "attractors: 1" in out
+    assert "+50.00" in out
+    assert "over 2 and 2 runs and the items that all of them scored: min F' (Clark 1973)" in out
+    assert "comparison" not in run_json(capsys, *command)
+
+
+def test_runs_that_score_other_items(capsys, outcomes, tmp_path):
+    """With its vocabulary, the first run can score no item with an attractor."""
+    lines = (outcomes / "a0.tsv").read_text().splitlines(keepends=True)
+    changed = [line.replace("\tcorrect\n", "\toov\n").replace("\twrong\n", "\toov\n") for line in lines[2::2]]
+    lines[2::2] = changed
+    first = tmp_path / "first.tsv"
+    first.write_text("".join(lines))
+    command = ("agreement", first, outcomes / "a1.tsv", "--data", outcomes, "--format", "linzen-gulordava")
+    status, out, err = run(capsys, *command, "--by", "number", "--by", "attractors")
+    assert (status, err, "number: plural" in out) == (0, "", True)
+    rows = [line for line in out.splitlines() if "attractors: " in line]
+    assert ["attractors: 0" in rows[0], "attractors: 1" in rows[1], len(rows)] == [True, True, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a0", "a0"], "a0.tsv is given twice"),
+        (["a0", "a1", "--against", "b0"], "two or more runs of a model with two or more of another; got 2 and 1"),
+        (["a0", "a1", "--items", "x"], "--items takes the items of one model; got 2 models"),
+        (["a0", "--by", "color"], "--by must name one of attractors, number; got 'color'"),
+    ],
+)
+def test_runs_that_cannot_be_compared(capsys, outcomes, arguments, message):
+    named = [f"{outcomes / argument}.tsv" if argument[0] in "ab" else argument for argument in arguments]
+    status, out, err = run(capsys, "agreement", *named, "--data", outcomes, "--format", "linzen-gulordava")
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+def test_runs_without_variance_have_no_interval(capsys, outcomes, tmp_path):
+    data = ("--data", outcomes, "--format", "linzen-gulordava")
+    text = (outcomes / "a0.tsv").read_text()
+    right = text.replace("-1.0\twrong", "-3.0\tcorrect")
+    for name in ("r0", "r1"):
+        (tmp_path / name).write_text(right)
+        (tmp_path / f"w{name}").write_text(right.replace("-3.0\tcorrect", "-1.0\twrong"))
+    runs = (tmp_path / "r0", tmp_path / "r1", *data, "--against", tmp_path / "wr0", tmp_path / "wr1")
+    comparison = run_json(capsys, "agreement", *runs)["comparison"]
+    assert comparison["difference"] == 100
+    assert [comparison[name] for name in ("low", "high", "p_value")] == [None, None, None]
+    status, out, _ = run(capsys, "agreement", *runs)
+    assert (status, "no variance" in out, "nan" in out) == (0, True, False)
+
+
+def test_a_broken_table_of_outcomes(capsys, outcomes, tmp_path):
+    data = ("--data", outcomes, "--format", "linzen-gulordava")
+    table = tmp_path / "t.tsv"
+    for old, new, message in (
+        ("-2.0", "low", "row 1: could not convert string to float: 'low'"),
+        ("logprob_wrong", "wrongly", "is not a table written by --items: it has no column 'logprob_wrong'"),
+        ("wrong\n", "false\n", "an outcome must be one of"),
+    ):
+        table.write_text((outcomes / "a0.tsv").read_text().replace(old, new))
+        status, _, err = run(capsys, "agreement", table, *data)
+        assert status == 2
+        assert message in err
+
+
+def test_minimal_pairs(capsys, models, tmp_path):
+    lines = [{"good": f"the {a} sleeps.", "bad": f"the {a} sleep.", "construction": a} for a in ("dog", "cat")]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "b.jsonl").write_text('{"good": 1}\n')
+    command = ("minimal-pairs", models / "stack", "--format", "pairs")
+    result = run_json(capsys, *command, "--data", tmp_path / "a.jsonl", "--items", tmp_path / "i.tsv")
+    assert (result["n"], result["words"], set(result["by"]["construction"])) == (2, "given", {"dog", "cat"})
+    assert "\tthe dog sleeps.\t" in (tmp_path / "i.tsv").read_text()
+    status, out, err = run(capsys, *command, "--data", tmp_path)
+    assert (status, out) == (2, "")
+    assert "b.jsonl, line 1: 'good' must be a sentence" in err
+    # What can be read is still scored, and the command fails.
+    status, out, err = run(capsys, *command, "--data", tmp_path, "--keep-going")
+    assert status == 2
+    assert "construction: dog" in out
+    assert "mean over constructions" in out
+    status, out, _ = run(capsys, command[0], models / "lstm", *command[1:], "--data", tmp_path / "a.jsonl")
+    assert (status, "mean over constructions" in out) == (0, True)  # of two runs
+    assert "something was left out: " in err
+    status, out, err = run(capsys, *command, "--data", tmp_path / "b.jsonl", "--keep-going")
+    assert (status, out) == (2, "")
+    status, _, err = run(capsys, *command, "--data", tmp_path / "a.jsonl", "--by", "size")
+    assert (status, "--by must name one of construction; got 'size'" in err) == (2, True)
+
+
+def test_files_of_one_name_are_groups(capsys, models, tmp_path):
+    pair = '{"good": "the dog sleeps .", "bad": "the dog sleep ."}\n'
+    paths = [tmp_path / folder / "p.jsonl" for folder in "ab"]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(pair)
+    found = run_json(capsys, "minimal-pairs", models / "stack", "--format", "pairs", "--data", *paths)
+    assert {name: group["n"] for name, group in found["by"]["file"].items()} == {"a/p.jsonl": 1, "b/p.jsonl": 1}
+
+
+def test_unknown_words_on_both_sides_are_told(capsys, models, tmp_path):
+    lines = [{"good": f"the {a} dog sleeps .", "bad": f"the {a} dog sleep ."} for a in ("xyzzy", "old")]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    command = ("minimal-pairs", models / "stack", "--format", "pairs", "--data", tmp_path / "a.jsonl")
+    assert "stack: in 1 of 2 items, a word shared by both sides is outside the vocabulary" in run(capsys, *command)[2]
+
+
+def test_a_table_takes_the_rule_for_words_from_the_other_model(capsys, models, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"good": "the dog sleeps .", "bad": "the dog sleep ."}\n')
+    command = ("--format", "pairs", "--data", tmp_path / "a.jsonl")
+    table = tmp_path / "i.tsv"
+    run_json(capsys, "minimal-pairs", models / "stack", *command, "--items", table)
+    found = run_json(capsys, "minimal-pairs", table, *command, "--against", models / "lstm")
+    assert found["words"] == "given"
+
+
+def test_properties_of_minimal_pairs(capsys, models, tmp_path):
+    """Numbers and text of the same digits are one group; names of the table's own columns change in it."""
+    pair = {"good": "the dog sleeps .", "bad": "the dog sleep ."}
+    lines = [pair | {"level": level} for level in (1, "1", 2)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    command = ("minimal-pairs", models / "stack", "--format", "pairs", "--data")
+    result = run_json(capsys, *command, tmp_path / "a.jsonl")
+    assert {value: group["n"] for value, group in result["by"]["level"].items()} == {"1": 2, "2": 1}
+    table = tmp_path / "i.tsv"
+    for name in ("item", "outcome", "logprob_bad"):
+        lines = [pair | {name: value} for value in ("x", "y")]
+        (tmp_path / "b.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        of_model = run_json(capsys, *command, tmp_path / "b.jsonl", "--items", table)
+        assert f"\t{name}_input\t" in table.read_text().splitlines()[0]
+        of_table = run_json(capsys, "minimal-pairs", table, *command[2:], tmp_path / "b.jsonl", "--words", "given")
+        assert of_table["by"] == of_model["by"]
+        assert list(of_table["by"]) == [name]
+    (tmp_path / "b.jsonl").write_text(json.dumps(pair | {"file": "x"}) + "\n")
+    status, _, err = run(capsys, *command, tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert (status, "a property 'file', which groups items of several files" in err) == (2, True)
+
+
+def test_a_table_and_a_model_have_the_same_groups(capsys, models, tmp_path):
+    properties = [{"level": "0", "shift": -1}, {"level": "1", "shift": 1}] * 2
+    lines = [{"good": "the dog sleeps .", "bad": "the dog sleep ."} | some for some in properties]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    data = ("--data", tmp_path / "a.jsonl", "--format", "pairs", "--words", "given")
+    table = tmp_path / "i.tsv"
+    one = run_json(capsys, "minimal-pairs", models / "stack", *data, "--items", table)
+    assert set(one["by"]) == {"level", "shift"}
+    assert run_json(capsys, "minimal-pairs", table, *data)["by"] == one["by"]
+    both = run_json(capsys, "minimal-pairs", models / "stack", table, *data)["spread"]["by"]
+    assert {name: {value: len(entry["runs"]) for value, entry in group.items()} for name, group in both.items()} == {
+        "level": {"0": 2, "1": 2}, "shift": {"-1": 2, "1": 2},
+    }  # fmt: skip
+
+
+def small_model(kind, directory):
+    """A model of another architecture, with a byte-level tokenizer."""
+    tokenizer = byte_level_tokenizer()
+    if kind == "gpt2":
+        model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_embd=16, n_layer=1, n_head=2, n_positions=64))
+    else:
+        model = MambaForCausalLM(
+            MambaConfig(vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, state_size=4)
+        )
+    model.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    return directory
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "mamba"])
+def test_any_model(capsys, tmp_path, kind):
+    model = small_model(kind, tmp_path / "model")
+    data = tmp_path / "data"
+    data.mkdir()
+    result = run_json(capsys, "agreement", model, *write_agreement(data))
+    assert (result["n"], result["n_oov"]) == (3, 0)
+    (data / "p.jsonl").write_text('{"good": "the dog sleeps.", "bad": "the dog sleep."}\n')
+    pairs = run_json(capsys, "minimal-pairs", model, "--data", data, "--format", "pairs")
+    assert (pairs["n"], pairs["words"]) == (1, "given")
+    (data / "t.txt").write_text("the dog sleeps .\n")
+    assert run_json(capsys, "perplexity", model, "--data", data / "t.txt")["perplexity"] > 1
+
+
+def test_perplexity(capsys, models, tmp_path):
+    result = run_json(capsys, "perplexity", models / "stack", "--data", "generated:600", "--held-out", 60)
+    records = (models / "stack" / "metrics.jsonl").read_text().splitlines()
+    trained = json.loads(records[-1])
+    # The sentences that training held out, scored by the other path.
+    assert result["n_tokens"] == trained["eval_tokens"]
+    assert result["nats_per_token"] == pytest.approx(trained["eval_nats_per_token"], rel=1e-4)
+    assert result["perplexity"] == pytest.approx(np.exp(result["nats_per_token"]))
+    assert result["n_inner_tokens"] == trained["eval_inner_tokens"] == result["n_tokens"] - 120
+    assert result["inner_perplexity"] == pytest.approx(trained["eval_inner_perplexity"], rel=1e-4)
+    path = tmp_path / "t.txt"
+    path.write_text("the dog sleeps .\na cat waits .\n")
+    status, out, _ = run(capsys, "perplexity", models / "lstm", "--data", path)
+    assert status == 0
+    assert "2 sentences, 8 words" in out
+    assert run_json(capsys, "perplexity", models / "lstm", "--data", path, "--limit", 1)["n_tokens"] == 5
+
+
+def test_perplexities_of_several_models(capsys, models, tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_text("the dog sleeps .\na cat waits .\nthe cats wait .\n")
+    stack, lstm = models / "stack", models / "lstm"
+    result = run_json(capsys, "perplexity", stack, "--against", lstm, "--data", path)
+    ours, other = result["runs"][0], result["against"]["runs"][0]
+    alone = run_json(capsys, "perplexity", stack, "--data", path)
+    assert ours == {name: value for name, value in alone.items() if name in ours}
+    assert set(alone) - set(ours) == {
+        *("command", "data", "split", "segmentation", "column", "held_out", "held_out_seed", "limit"),
+    }
+    difference = 100 * (ours["perplexity"] / other["perplexity"] - 1)
+    assert result["comparison"]["token"]["difference"] == pytest.approx(difference)
+    status, out, _ = run(capsys, "perplexity", stack, lstm, "--data", path)
+    assert status == 0
+    assert "difference" not in out
+    assert f"{(ours['perplexity'] + other['perplexity']) / 2:,.2f}" in out
+    status, out, _ = run(capsys, "perplexity", stack, "--against", lstm, "--data", path)
+    assert f"{difference:+.2f}" in out
+    assert "paired t-test" in out
+    byte_level_tokenizer().save_pretrained(tmp_path / "bytes")
+    StackRNNForCausalLM(tiny_config(vocab_size=400)).save_pretrained(tmp_path / "bytes")
+    found = run_json(capsys, "perplexity", stack, tmp_path / "bytes", "--data", path)
+    assert "perplexity" not in found["spread"]  # of a token: the two have other tokens
+    other_words = shutil.copytree(lstm, tmp_path / "other")
+    tokenizer = json.loads((other_words / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary["Zeppelin"] = vocabulary.pop("cat")
+    (other_words / "tokenizer.json").write_text(json.dumps(tokenizer))
+    status, out, err = run(capsys, "perplexity", stack, "--against", other_words, "--data", path)
+    assert (status, "difference" in out) == (2, False)
+    assert f"{ours['perplexity']:,.2f}" in out  # what has taken long is not lost
+    assert "of the words are unknown to these models, so their perplexities are not comparable" in err
+    for paths, message in (
+        ((stack, "--against", stack), "is given twice"),
+        ((stack, lstm, "--against", path), "2 and 1"),
+    ):
+        status, _, err = run(capsys, "perplexity", *paths, "--data", path)
+        assert status == 2
+        assert message in err
+
+
+def test_a_model_in_the_folder_of_models_is_suggested(capsys, models, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").symlink_to(models)
+    status, _, err = run(capsys, "parse", "stack", "the dog sleeps .")
+    assert status == 2
+    assert err.rstrip().endswith("did you mean models/stack?")
+
+
+def test_ordinary_text_where_a_line_is_a_sentence_gets_a_note(capsys, models, tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_text("The dog sleeps. The cat waits.\n" * 3 + "The dog sleeps.\n")
+    _, _, err = run(capsys, "perplexity", models / "lstm", "--data", path)
+    assert "75% of the lines of" in err
+    assert "--segmentation raw" in err
+    assert (
+        "several sentences"
+        not in run(capsys, "perplexity", models / "lstm", "--data", path, "--segmentation", "raw")[2]
+    )
+    note = "3 lines seem to have several sentences (1, 2, 3); a model reads a row as one sentence"
+    for arguments in (("surprisal", models / "lstm", "--data", path), ("parse", models / "stack", "--data", path)):
+        status, _, err = run(capsys, *arguments)
+        assert status == 0
+        assert note in err
+
+
+@pytest.mark.slow
+def test_demo(capsys, tmp_path):
+    command = ("demo", "--output", tmp_path / "demo", "--limit", 2500, "--epochs", 1)
+    result = run_json(capsys, *command)
+    assert result.pop("command").startswith("stack-lm demo --output ")
+    assert {"stack", "lstm", "perplexity", "agreement", "parsing", "parse", "strengths", "seconds"} == set(result)
+    assert set(result["parsing"]["baselines"]) >= {"left", "right", "random distances"}
+    assert json.loads((tmp_path / "demo" / "metrics.json").read_text()) == result
+    assert (tmp_path / "demo" / "strengths.png").stat().st_size > 10_000
+    status, out, _ = run(capsys, *command)  # an earlier demo is replaced
+    assert status == 0
+    assert "agreement accuracy" in out
+    assert run(capsys, "parse", tmp_path / "demo" / "stack", SENTENCE)[0] == 0
+
+
+def test_what_a_library_prints_is_no_output(tmp_path, small_run, capfd):
+    """tokenizers prints, from compiled code, which settings of a token it does not know."""
+    model = shutil.copytree(small_run, tmp_path / "model", ignore=shutil.ignore_patterns("checkpoints"))
+    content = json.loads((model / "tokenizer.json").read_text())
+    content["added_tokens"][0]["unheard_of"] = True
+    (model / "tokenizer.json").write_text(json.dumps(content))
+    (tmp_path / "text.txt").write_text("the dog sleeps .\n")
+    main(["perplexity", str(model), "--data", str(tmp_path / "text.txt"), "--json"])
+    out, err = capfd.readouterr()
+    assert json.loads(out)["n_sentences"] == 1
+    assert "unheard_of" in err
+
+
+def test_every_command_is_listed_with_its_own_summary(capsys):
+    assert make_parser(["--help"]).format_help() == make_parser().format_help()
+    for name, summary in COMMANDS.items():
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        out = capsys.readouterr().out
+        assert f"\n\n{summary[0].upper()}{summary[1:]}.\n" in unfolded(out)
+        assert f"stack-lm {name}" in out.partition("example:\n")[2]
+    folder = Path(commands.__file__).parent
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.py")}
+    defining = {name for name, text in texts.items() if "\nEXAMPLE = " in text and "\nSUMMARY = " not in text}
+    assert defining == {name.replace("-", "_") for name in COMMANDS}
+
+
+def unfolded(text):
+    """Without the line breaks inside paragraphs."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
+
+
+def test_version_and_help():
+    def shell(*arguments):
+        command = [sys.executable, "-m", "stack_lm.cli.main", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    assert shell("--version").stdout == f"stack-lm {__version__}\n"
+    top = shell("--help").stdout
+    for command in ("demo", "parse", "parse-f1", "agreement", "minimal-pairs", "perplexity"):
+        assert f"\n  {command} " in top
+    assert "example:\n  stack-lm parse-f1" in shell("parse-f1", "--help").stdout
+    wrong = shell("parse")
+    assert wrong.returncode == 2
+    assert "the following arguments are required: MODEL" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("parse-f1", "m", "--treebank", "t.mrg"), "--treebank is now --data"),
+        (("parse-f1", "m", "--data", "t.mrg", "--gold=left"), "--gold is now --rule gold=..."),
+        (("results", "a", "--compare", "b"), "--compare is now --against"),
+        (("demo", "--sentences", "5000"), "--sentences is now --limit"),
+    ],
+)
+def test_an_old_option_names_the_new_one(capsys, arguments, message):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert f"stack-lm {arguments[0]}: error: {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "usage", ["parse MODEL [SENTENCE ...]", "parse-f1 [MODEL ...] --data TREEBANK", "train KIND ..."]
+)
+def test_arguments_come_first_in_usage_lines(capsys, usage):
+    with pytest.raises(SystemExit):
+        main([usage.split()[0], "--help"])
+    assert capsys.readouterr().out.startswith(f"usage: stack-lm {usage} [options]\n")
+
+
+# --- bad input: one clear line, exit status 2, nothing written
+
+
+def bad_inputs(directory, models, treebank):
+    empty, malformed, words = directory / "empty.txt", directory / "bad.mrg", directory / "unknown.txt"
+    empty.write_text("")
+    malformed.write_text("(S (NP (DT the)\n")
+    words.write_text("qwx zzk\n")
+    short = directory / "short.mrg"
+    short.write_text("(X (X a) (X b))\n")
+    stack, lstm = models / "stack", models / "lstm"
+    f1 = ("parse-f1", stack, "--data")
+    return [
+        (("parse", directory / "none", "a"), "cannot load a language model from .*none"),
+        (("parse", stack), "no sentence: give one or more, or --data F"),
+        (("parse", stack, "a b", "--data", empty), "give sentences or --data, not both"),
+        (("parse", stack, "the dog", "qwx zzk"), "sentence 2 has no word that the model knows: 'qwx zzk'"),
+        (("parse", stack, "a b", "--decoder", "best"), "--decoder must be one of algorithm1, gap; got 'best'"),
+        (("parse", lstm, "the dog"), r"the model has no memory \(memory='none'\)"),
+        (("parse", stack, "the dog", "--output", directory), "is a directory; a file name is needed"),
+        ((*f1, treebank, "--convention", "best"), "convention must be one of 'prpn', .*, 'evalb'; got 'best'"),
+        ((*f1, malformed, "--convention", "prpn"), "bad.mrg: the tree that starts on line 1 lacks 2 closing brackets"),
+        (("parse-f1", "--data", treebank, "--convention", "prpn"), "give a MODEL, a file of trees"),
+        (
+            ("parse-f1", short, "--data", treebank, "--convention", "prpn"),
+            "short.mrg has 1 trees, but .*generated.mrg has 40",
+        ),
+        ((*f1, treebank, "--convention", "prpn", "--max-words", "1"), "no sentence has at most 1 words that count"),
+        (("agreement", stack, "--data", empty, "--format", "pairs"), "format pairs is for `stack-lm minimal-pairs`"),
+        (
+            ("perplexity", stack, "--data", words, "--seed", "1"),
+            "--seed chooses the sentences of --held-out; give both",
+        ),
+        (("perplexity", stack, "--data", empty), "empty.txt is empty"),
+        (("perplexity", stack, "--data", words), "every word of the text is unknown to the model.*'qwx zzk'"),
+        (
+            ("perplexity", stack, "--data", words, "--held-out", "-1"),
+            "sentences are held out by a share below 1, or .*; got -1",
+        ),
+        (("demo", "--output", directory), "is neither empty nor an earlier demo"),
+        (("demo", "--output", empty), "is a file; a directory is needed"),
+        (("demo", "--output", directory / "new", "--limit", "100"), "--limit must be more than 2000; got 100"),
+    ]
+
+
+def test_bad_input(capsys, models, treebank, tmp_path):
+    for arguments, message in bad_inputs(tmp_path, models, treebank):
+        there = sorted(path.name for path in tmp_path.iterdir())
+        status, out, err = run(capsys, *arguments)
+        assert (status, out) == (2, ""), arguments
+        assert err.count("\n") == 1, err
+        assert re.search(f"^stack-lm: error: .*{message}", err), (arguments, err)
+        assert sorted(path.name for path in tmp_path.iterdir()) == there, arguments
+
+
+def test_a_truncated_model_is_one_line(capsys, models, tmp_path):
+    shutil.copytree(models / "stack", tmp_path / "m")
+    weights = tmp_path / "m" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    status, _, err = run(capsys, "parse", tmp_path / "m", "the dog")
+    assert status == 2
+    assert re.fullmatch("stack-lm: error: cannot load a language model from .*\n", err)
+
+
+@pytest.mark.slow
+def test_a_closed_pipe_is_no_traceback(models):
+    command = f"{sys.executable} -m stack_lm.cli.main parse {models / 'stack'} {' '.join(['a'] * 2000)} | head -c 20"
+    run_ = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in run_.stderr
+
+
+@needs_real_data
+@pytest.mark.slow
+def test_evalb_on_the_authors_parses(capsys):
+    directory = REAL_DATA / "parsing" / "evalb_wsj_sample"
+    result = run_json(
+        capsys, "parse-f1", directory / "parses.tst", "--data", directory / "parses.gld",
+        "--convention", "evalb",
+    )  # fmt: skip
+    rounded = tuple(round(result["systems"][0][key], 2) for key in ("recall", "precision", "f1"))
+    assert rounded == (28.43, 32.93, 30.51)
+
+
+def test_arguments_of_a_list_may_follow_options(capsys, models, tmp_path):
+    tree = tmp_path / "tree.mrg"
+    status, _, err = run(capsys, "parse", models / "stack", "--output", tree, "a cat sleeps .")
+    assert status == 0, err
+    assert "cat" in tree.read_text()
+    with pytest.raises(SystemExit):
+        run(capsys, "parse", models / "stack", "--outptu", tree, "a cat sleeps .")
+    assert "unrecognized arguments: --outptu" in capsys.readouterr().err

@@ -1,0 +1,427 @@
+"""`stack-lm parse-f1` on trees from files, as a user types it."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+from conftest import needs_real_data
+
+from stack_lm.cli.main import main
+from stack_lm.parsing import CONVENTIONS, read_treebank, right_branching
+from stack_lm.parsing.averages import corpus_scores, sentence_scores
+
+TREES = [
+    "( (S (NP-SBJ (DT the) (JJ old) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (PRP it)))) (. .)) )",
+    "( (S (NP (NNP Ann)) (VP (VBZ is) (ADJP (RB very) (JJ old))) (. .)) )",
+    "( (NP (DT a) (NN dog) (CC and) (DT a) (NN cat)) )",
+    "( (SBARQ (WHADVP (WRB why)) (SQ (VBZ is) (NP (PRP she)) (VP (VBG going) (ADVP (RB away)))) (. ?)) )",
+]
+RIGHT = [
+    "(the (old (cat (sat (on (it .))))))",
+    "(Ann (is (very (old .))))",
+    "(a (dog (and (a cat))))",
+    "(why (is (she (going (away ?)))))",
+]
+
+
+@pytest.fixture
+def gold(tmp_path):
+    path = tmp_path / "gold.mrg"
+    path.write_text("\n".join(TREES) + "\n")
+    return path
+
+
+@pytest.fixture
+def right(tmp_path):
+    path = tmp_path / "right.jsonl"
+    path.write_text("".join(json.dumps({"binary_parse": tree}) + "\n" for tree in RIGHT))
+    return path
+
+
+@pytest.fixture
+def run(capsys, gold):
+    def run(*arguments, convention="prpn", treebank=gold):
+        capsys.readouterr()
+        command = ["parse-f1", "--data", treebank, "--convention", convention, *arguments]
+        status = main([str(argument) for argument in command])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def run_json(run):
+    def run_json(*arguments, **options):
+        status, out, err = run(*arguments, "--json", **options)
+        assert status == 0, err
+        assert out.count("\n") == 1
+        return json.loads(out)
+
+    return run_json
+
+
+def test_distances_are_trees(tmp_path, run_json, right):
+    """Distances that fall make right-branching trees."""
+    path = tmp_path / "distances.jsonl"
+    rows = []
+    for tree in TREES:
+        words = [piece.strip("()") for piece in tree.split() if piece.endswith(")") and piece != ")"]
+        rows.append({"words": words, "distances": [-i for i in range(len(words))]})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = run_json(right, path)
+    one, two = result["systems"]
+    assert one | {"system": ""} == two | {"system": ""}
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_the_gold_trees_score_100(run_json, gold, convention):
+    changed = ["--rule", "gold=annotated"] if CONVENTIONS[convention].gold != "annotated" else []
+    (system,) = run_json(gold, *changed, convention=convention)["systems"]
+    assert system["f1"] == pytest.approx(100, abs=1e-4)
+
+
+def test_options_change_the_rules_and_say_so(run, run_json, right):
+    kept = run_json(right, "--rule", "punctuation=kept", "--rule", "whole_sentence=counted")
+    assert kept["changes"] == {"removed": "nothing", "whole_sentence": "counted"}
+    assert kept["words_removed"] == 0
+    short = run_json(right, "--max-words", "5")
+    assert short["systems"][0]["n_sentences"] == 3
+    corpus = run_json(right, "--rule", "average=corpus")
+    assert corpus["systems"][0]["f1"] == run_json(right, convention="corpus")["systems"][0]["f1"]
+    _, out, _ = run(right, "--rule", "gold=left", "--rule", "min_words=2")
+    assert "convention prpn (Shen et al. 2018: PRPN, ON-LSTM), but gold: left, but min words: 2" in out
+    assert "removed: punctuation+currency, by tags (13.0% of the tokens); gold trees: left" in out
+
+
+def test_the_report_says_how_words_are_removed(run, right, gold, tmp_path):
+    """By their form where trees have no tags, whatever the convention."""
+    out = run(right, treebank=right)[1].replace("\n", " ")
+    assert "removed: punctuation+currency, by tokens, as trees have no tags (13" in out
+    some = tmp_path / "some.mrg"
+    untagged = [re.sub(r"[^\s()]+", r"(X \g<0>)", tree).replace("((", "(X (") for tree in RIGHT[:2]]
+    some.write_text("\n".join([*untagged, *TREES[2:]]) + "\n")
+    assert "by tags, or by tokens in 2 trees without (13" in run(right, treebank=some)[1]
+    assert "removed: period, by tokens" in run(right, "--rule", "removed=period")[1]
+
+
+def test_parameters(tmp_path, run, run_json, gold, right):
+    path = tmp_path / "my.prm"
+    path.write_text("DELETE_LABEL .\nCUTOFF_LEN 6\nDELETE_LABEL_FOR_LENGTH .\n")
+    (system,) = run_json(gold, "--rule", f"parameters={path}", convention="evalb")["systems"]
+    assert system["evalb"]["tagging_accuracy"] == 100
+    assert system["evalb"]["at_most_cutoff_words"]["n_sentences"] == 4
+    (system,) = run_json(right, "--rule", f"parameters={path}", convention="evalb")["systems"]
+    assert system["labels"] == "ignored"
+    _, out, _ = run(right, "--rule", f"parameters={path}", convention="evalb")
+    assert "removed: words with a deleted tag (13.0% of the tokens); gold trees" in out
+    _, out, _ = run(gold, convention="evalb")
+    assert "removed: nothing; gold trees" in out
+
+
+def test_words_that_count_as_equal(tmp_path, run, run_json, gold):
+    (tmp_path / "my.prm").write_text("LABELED 1\nEQ_WORD the a\n")
+    for name, old, new in (("one", "DT the", "DT a"), ("two", "DT a", "DT the")):
+        (tmp_path / f"{name}.mrg").write_text(gold.read_text().replace(old, new))
+    trees = tmp_path / "trees.mrg"
+    rule = ("--rule", f"parameters={tmp_path / 'my.prm'}")
+    found = run_json(tmp_path / "one.mrg", *rule, "--ensemble", tmp_path / "two.mrg", convention="evalb")
+    assert [system["f1"] for system in found["systems"]] == [100, 100]
+    assert found["ensemble"]["agreement"] == [100, 100]
+    status, _, err = run(tmp_path / "one.mrg", *rule, "--output", trees, convention="evalb")
+    assert (status, err) == (0, "")
+    assert [tree.words for tree in read_treebank(str(trees))] == [tree.words for tree in read_treebank(str(gold))]
+
+
+@pytest.mark.parametrize("extra", [["--against"], ["--ensemble"], []], ids=str)
+def test_labels_are_compared_for_all_trees_of_a_report_or_for_none(run, run_json, gold, right, extra):
+    _, out, err = run(gold, *extra, right, convention="evalb")
+    assert "labels: ignored" in " ".join(out.split())
+    assert f"labels are ignored, because {right} has no labels" in " ".join(err.split())
+    one, two = run_json(gold, *extra, right, convention="evalb")["systems"]
+    assert (one["labels"], two["labels"]) == ("ignored", "ignored")
+    _, out, err = run(gold, gold, convention="evalb")
+    assert ("labels: compared" in " ".join(out.split()), err) == (True, "")
+    (system,) = run_json(gold, "--baselines", convention="evalb")["systems"]
+    assert system["labels"] == "ignored"
+
+
+def test_head_rules_of_another_language(tmp_path, run):
+    """Gold trees of other tags are binarised by fallbacks; those of the Penn Treebank are not."""
+    german = "(S (NP-SB (ART-NK der) (ADJA-NK alte) (NE-NK Hund)) (VP (VVFIN-HD bellt) (ADV laut)) ($. .))"
+    english = "(S (NP (DT the) (JJ old) (NN dog)) (VP (VBZ barks) (RB loudly)) (. .))"
+    for text, told in ((german, True), (english, False)):
+        (tmp_path / "g.mrg").write_text(text + "\n")
+        for convention in ("merrill", "prpn"):
+            _, _, err = run(tmp_path / "g.mrg", treebank=tmp_path / "g.mrg", convention=convention)
+            assert ("the head rules are those of the Penn Treebank" in err) == (told and convention == "merrill")
+
+
+def test_sentences_without_a_tree_keep_their_places(tmp_path, run, gold):
+    """As `parse` writes them, at the end of the file too: an error, or left out."""
+    with_empty = TREES[0] + "\n\n" + TREES[2] + "\n\n"
+    (tmp_path / "p.mrg").write_text(with_empty)
+    records = [{"brackets": line, "spans": []} for line in with_empty.split("\n")[:-1]]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    for name, said in (("p.mrg", "line 2: the line is empty"), ("p.jsonl", "line 2: `brackets` is empty")):
+        status, _, err = run(tmp_path / name)
+        assert (status, said in err) == (2, True)
+        status, out, err = run(tmp_path / name, "--keep-going", "--json")
+        assert (status, f"{name}, line 4" in err) == (2, True)
+        assert json.loads(out)["systems"][0]["n_sentences"] == 2
+    (tmp_path / "more.mrg").write_text("\n".join(TREES) + "\n\n\n")
+    assert run(tmp_path / "more.mrg")[0] == 0
+
+
+def test_a_file_of_dependencies_has_no_phrases(tmp_path, run, gold):
+    (tmp_path / "t.conllu").write_text("1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n\n")
+    status, _, err = run(gold, treebank=tmp_path / "t.conllu")
+    assert (status, "t.conllu has dependencies (CoNLL-U); F1 needs the phrases of bracketed trees" in err) == (2, True)
+
+
+def test_baselines_and_the_upper_bound(run, run_json, right):
+    result = run_json(right, "--baselines")
+    assert result["baselines"]["right"]["f1"] == result["systems"][0]["f1"]
+    assert max(score["f1"] for score in result["baselines"].values()) == result["baselines"]["best binary trees"]["f1"]
+    assert result["baselines"]["random distances"]["f1_std"] >= 0
+    _, out, _ = run(right, "--baselines")
+    assert "best binary trees" in out
+
+
+@pytest.mark.parametrize("convention", ["prpn", "corpus"])
+def test_items_recompute_the_score(tmp_path, run_json, right, convention):
+    path = tmp_path / "items.tsv"
+    (system,) = run_json(right, "--items", path, convention=convention)["systems"]
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [row["words"] for row in rows][:2] == ["the old cat sat on it", "Ann is very old"]
+    assert rows[1]["sentence"].endswith("gold.mrg, line 2")
+    assert [row["number"] for row in rows] == ["1", "2", "3", "4"]  # as --only counts
+    run_json(right, "--items", path, "--max-words", 5, convention=convention)
+    with open(path, encoding="utf-8", newline="") as file:
+        kept = [row["number"] for row in csv.DictReader(file, delimiter="\t")]
+    assert kept == [row["number"] for row in rows if int(row["length"]) <= 5] != ["1", "2"]
+    counts = np.array([[int(row[f"spans {kind}"]) for kind in ("right", "predicted", "in gold")] for row in rows])
+    if convention == "prpn":
+        assert 100 * sentence_scores(counts)[:, 2].mean() == pytest.approx(system["f1"])
+        assert np.mean([float(row["F1"]) for row in rows]) == pytest.approx(system["f1"])
+    else:
+        assert 100 * corpus_scores(counts.sum(axis=0))[2] == pytest.approx(system["f1"])
+
+
+def test_systems_are_compared(run, run_json, gold, right):
+    result = run_json(right, "--against", gold)
+    (comparison,) = result["comparisons"]
+    f1 = [system["f1"] for system in result["systems"]]
+    assert (comparison["first"], comparison["second"]) == (str(gold), str(right))
+    assert comparison["difference"] == pytest.approx(f1[1] - f1[0])
+    assert comparison["low"] <= comparison["difference"] <= comparison["high"]
+    status, out, _ = run(right, "--against", gold)
+    assert status == 0
+    assert f"difference in F1 from {right}, paired bootstrap" in out
+    (row,) = (line for line in out.splitlines() if line.startswith(f"│ {gold} ") and "+" in line)
+    assert [cell.strip() for cell in row.split("│")][2:5] == [
+        f"{comparison[name]:+.2f}" for name in ("difference", "low", "high")
+    ]
+    assert "10,000 resamples of 4 sentences" in out
+
+
+def test_tags_of_punctuation_that_the_convention_does_not_know(tmp_path, run, run_json, right):
+    own = tmp_path / "own.mrg"
+    own.write_text("\n".join(TREES).replace("(. ", "(Punct ") + "\n")
+    note = (
+        "the convention does not know the tags (Punct) of 3 of 3 punctuation marks, which count as words; "
+        "--rule removed_by=tokens removes them by their form\n"
+    )
+    assert note in run(right, treebank=own)[2]
+    assert run(right, "--rule", "removed_by=tokens", treebank=own)[2] == ""
+    assert run(right)[2] == ""
+    assert run(right, convention="merrill", treebank=own)[2] == ""
+    by_token = run_json(right, "--rule", "removed_by=tokens", treebank=own)
+    assert by_token["f1"] == run_json(right)["f1"]
+
+
+@pytest.mark.parametrize("convention", ["prpn", "evalb"])
+def test_the_details_of_several_systems_share_their_tables(run, run_json, gold, right, convention):
+    systems = run_json(right, gold, convention=convention)["systems"]
+    status, out, _ = run(right, gold, convention=convention)
+    assert status == 0
+    details = "recall of gold phrases by label" if convention == "prpn" else "as EVALB reports"
+    assert (out.count("F1 in % by words in a sentence"), out.count(details)) == (1, 1)
+    for path, system in zip((right, gold), systems, strict=True):
+        _, by_length, of_labels = (line for line in out.splitlines() if line.startswith(f"│ {path} "))
+        assert f"{system['by_length']['1-10']['f1']:.2f}" in by_length
+        some = system["label_recall"]["NP"] if convention == "prpn" else system["evalb"]["average_crossing"]
+        assert f"{some:.2f}" in of_labels
+    assert sum(line.startswith("│ sentences ") for line in out.splitlines()) == 1
+
+
+def test_trees_are_written(tmp_path, run, right):
+    for name in ("t.svg", "t.tex", "t.jsonl", "t.mrg"):
+        assert run(right, "--output", tmp_path / name, "--only", "1,3-4")[0] == 0
+    assert len((tmp_path / "t.jsonl").read_text().splitlines()) == 3
+    assert read_treebank(str(tmp_path / "t.mrg"))[1].words == ("a", "dog", "and", "a", "cat")
+    assert "1 of 3 predicted spans are right" not in (tmp_path / "t.tex").read_text()
+    assert (tmp_path / "t.svg").read_text().count("predicted spans are right") == 3
+
+
+def test_labelled_trees_are_written_as_they_were_scored(tmp_path, run_json, run):
+    tree = "(S (VP (VB Go) (ADVP (RB right) (RB now))))"
+    (tmp_path / "u.mrg").write_text(f"({tree})\n")
+    written = tmp_path / "written.mrg"
+    arguments = (tmp_path / "u.mrg", "--data", tmp_path / "u.mrg", "--convention", "evalb")
+    assert run(*arguments, "--output", written)[0] == 0
+    assert written.read_text().split() == tree.split()
+
+
+def test_keeping_going(tmp_path, run, gold, right):
+    """What is wrong is named, the rest is scored, and the command fails in the end."""
+    other, latin = tmp_path / "other.jsonl", tmp_path / "latin.mrg"
+    broken = [{"binary_parse": "(the old dog sat on it)"}, {"binary_parse": "(Ann (is"}]
+    other.write_text("".join(json.dumps(row) + "\n" for row in broken) + "\n" + json.dumps({"tree": RIGHT[3]}) + "\n")
+    latin.write_bytes("(S (NN café))\n".encode("latin-1"))
+    status, out, err = run(other, latin, right, "--keep-going", "--json")
+    assert status == 2
+    result = json.loads(out)
+    assert [system["system"] for system in result["systems"]] == [str(other), str(right)]
+    assert [system["n_sentences"] for system in result["systems"]] == [1, 4]
+    assert result["systems"][0]["n_left_out"] == 3
+    assert "other.jsonl, line 2: 2 closing brackets are missing" in err
+    assert "other.jsonl, line 3: the line is empty" in err
+    assert "word 3 is 'dog', in the gold tree 'cat'" in err
+    assert "latin.mrg, line 1: not UTF-8 text" in err
+    assert err.rstrip().splitlines()[-1].startswith("stack-lm: error: something was left out: ")
+    status, out, err = run(other, latin, right)
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+def test_keeping_going_with_nothing_left(run, tmp_path):
+    status, out, err = run(tmp_path / "none.mrg", "--keep-going")
+    assert (status, out) == (2, "")
+    assert "none.mrg does not exist" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rule", "parameters=p.prm"], "--rule parameters needs --convention evalb; got prpn"),
+        (["--rule", "labels=compared"], "labels can be compared with brackets='multiset' only; got brackets='set'"),
+        (["--rule", "avrage=corpus"], "--rule must be one of removed, "),
+        (["--rule", "average=median"], "average must be one of sentence, corpus; got 'median'"),
+        (["--rule", "min_words=two"], "--rule min_words must be a whole number; got 'two'"),
+        (
+            ["--convention", "merrill", "--rule", "removed_by=tokens"],
+            "removed_by is for words that are removed",
+        ),
+        (["--rule", "punctuation=before"], "--rule punctuation=before is for models, and files hold trees already"),
+        (["--only", "1"], "--only says which sentences --output writes; give both"),
+        (
+            ["--output", "t.svg", "--only", "one"],
+            "ranges that rise, such as 1,5-8; got 'one'",
+        ),
+        (["--output", "t.svg", "--only", "1,99"], "--only names sentence 99; "),
+        (
+            ["--output", "t.svg", "--only", "4-2"],
+            "ranges that rise, such as 1,5-8; got",
+        ),
+        (["--output", "t.svg", "--only", "0"], "--only takes numbers from 1"),
+        (
+            ["--output", "t.svg", "--only", "3", "--rule", "min_words=6"],
+            "no sentence that was scored is among those that --only names",
+        ),
+        (
+            ["--rule", "punctuation=kept", "--rule", "removed=period"],
+            "punctuation=kept and removed=period contradict",
+        ),
+        (["--decoder", "best"], "--decoder must be one of algorithm1, gap; got 'best'"),
+        (["--max-words", "1"], "no sentence has at most 1 words that count"),
+    ],
+)
+def test_bad_options(run, right, arguments, message):
+    status, out, err = run(right, *arguments)
+    assert (status, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_two_systems_cannot_write_one_file(run, right, gold, tmp_path):
+    status, _, err = run(right, gold, "--items", tmp_path / "items.tsv")
+    assert status == 2
+    assert "--output and --items write the trees of one system; got 2" in err
+    assert not (tmp_path / "items.tsv").exists()
+
+
+@needs_real_data
+def test_the_reference_baselines_from_a_file(tmp_path, run_json):
+    """Right branching on NLTK's sample, as another parser's output: 39.91."""
+    trees = read_treebank("nltk:treebank")
+    path = tmp_path / "right.mrg"
+    path.write_text("".join(right_branching(tree.words).brackets() + "\n" for tree in trees))
+    (system,) = run_json(path, treebank="nltk:treebank")["systems"]
+    assert system["f1"] == pytest.approx(39.91, abs=0.005)
+    assert system["n_sentences"] == 3914
+    assert system["at_most_10_words"]["f1"] == pytest.approx(58.60, abs=0.005)
+    assert system["at_most_40_words"]["f1"] == pytest.approx(40.48, abs=0.005)
+    assert [system["label_recall"][label] for label in ("SBAR", "NP", "VP")] == pytest.approx(
+        [68.3, 23.9, 71.8], abs=0.1
+    )
+
+
+BALANCED = [
+    "((the (old cat)) ((sat on) (it .)))",
+    "((Ann is) (very (old .)))",
+    "((a dog) (and (a cat)))",
+    "((why (is she)) (going (away ?)))",
+]
+
+
+@pytest.fixture
+def balanced(tmp_path):
+    path = tmp_path / "balanced.jsonl"
+    path.write_text("".join(json.dumps({"binary_parse": tree}) + "\n" for tree in BALANCED))
+    return path
+
+
+def test_an_ensemble_of_files(run, run_json, right, balanced, gold, tmp_path):
+    command = [right, "--ensemble", balanced, right]
+    result = run_json(*command, "--prior", "right-branching", "--output", tmp_path / "t.jsonl")
+    ensemble = result["ensemble"]
+    assert ensemble["runs"] == [str(right), str(balanced), str(right)]
+    assert ensemble["votes"]["f1"] == result["systems"][0]["f1"]  # two of three runs are right branching
+    assert ensemble["best_existing"]["f1"] == ensemble["votes_with_prior"]["f1"] == ensemble["votes"]["f1"]
+    left = run_json(balanced, "--ensemble", balanced, "--prior", "right-branching:3")
+    assert left["ensemble"]["votes"]["f1"] == left["systems"][0]["f1"]
+    assert left["ensemble"]["votes_with_prior"]["f1"] == result["systems"][0]["f1"]  # three votes against two
+    mutual = np.array(ensemble["mutual_f1"])
+    assert mutual[0, 2] == 100
+    assert (mutual == mutual.T).all()
+    assert ensemble["outliers"] == [str(balanced)]
+    assert run_json(*command, "--outlier-share", "0")["ensemble"]["outliers"] == []
+    assert len((tmp_path / "t.jsonl").read_text().splitlines()) == len(TREES)
+    status, out, _ = run(*command)
+    assert status == 0
+    for row in ("mean of 3 runs", "standard deviation", "ensemble: spans with the most votes", "no vote"):
+        assert row in out
+
+
+def test_bad_ensembles(run, right, balanced, tmp_path):
+    empty, short, other = tmp_path / "empty.jsonl", tmp_path / "short.jsonl", tmp_path / "other.jsonl"
+    empty.write_text("")
+    short.write_text("".join(balanced.read_text().splitlines(keepends=True)[:2]))
+    other.write_text(balanced.read_text().replace("dog", "fox"))
+    for arguments, message in [
+        ((right, "--ensemble", empty), "empty.jsonl is empty"),
+        ((right, "--ensemble", short), "short.jsonl has 2 trees, but"),
+        ((right, "--ensemble", other), "word 2 is 'fox', in the gold tree 'dog'"),
+        ((right, "--ensemble", balanced, "--outlier-share", "2"), "must be from 0 to 1; got 2"),
+        ((right, balanced, "--prior", "right-branching"), "--prior needs --ensemble"),
+        ((right, "--ensemble", balanced, "--prior", "left"), "--prior must be one of right-branching"),
+        ((right, "--layer", "0"), "--layer is for models, and files hold trees already"),
+    ]:
+        status, out, error = run(*arguments)
+        assert (status, out) == (2, ""), arguments
+        assert message in error
+        assert error.count("\n") == 1

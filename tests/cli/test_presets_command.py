@@ -1,0 +1,137 @@
+"""`stack-lm presets`: its list, the files it writes, and the page that documents it."""
+
+import json
+import re
+import subprocess
+import sys
+from importlib.resources import files
+from itertools import product
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import run, run_json, thinned
+
+from stack_lm.cli.commands.presets import count_parameters
+from stack_lm.core.config_files import preset_names, preset_path, read_config, read_yaml, table_names
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_list(capsys):
+    listed = run_json(capsys, "presets")
+    presets = {preset["name"]: preset for preset in listed["presets"]}
+    assert list(presets) == preset_names()
+    assert all(all(preset.values()) for preset in presets.values())
+    free = presets["merrill2019/linzen_free"]
+    assert free["parameters"] == 1_584_255  # as Merrill et al. (2019) print it
+    assert (free["paper"], free["class"], free["sizes"]) == (
+        "Merrill et al. 2019", "StackRNNForCausalLM", {"vocab_size": 10_030},
+    )  # fmt: skip
+    assert presets["suzgun2019/stack_rnn_softmax"]["parameters"] == 191  # as released
+    assert presets["suzgun2019/lstm_d6"]["table"] == "table 4"
+    assert presets["merrill2019/numpred_u1"]["class"] == "StackRNNForSequenceClassification"
+    assert presets["hao2018/buffered_linear_stack_xor"]["task"] == "cumulative and delayed XOR"
+    status, out, _ = run(capsys, "presets")
+    assert status == 0
+    tables = listed["tables"]
+    assert [table["name"] for table in tables] == table_names()
+    (table,) = [table for table in tables if table["name"] == "hao2018/table1"]
+    assert table["rows"] == 18
+    assert table["title"] in out
+    for name, preset in presets.items():
+        assert re.search(rf"{name}\s.*{preset['table']}.*{preset['class']}\s.*{preset['parameters']:,}\s", out), name
+
+
+def test_the_list_is_light_and_its_numbers_of_parameters_are_those_of_the_models(capsys):
+    """They are in a file, because counting them loads torch."""
+    counted = {name: count_parameters(read_yaml(preset_path(name))) for name in preset_names()}
+    assert {p["name"]: p["parameters"] for p in run_json(capsys, "presets")["presets"]} == counted
+    assert set(read_yaml(Path(str(files("stack_lm.configs"))) / "parameters.yaml")) == set(preset_names())
+    program = "import sys; from stack_lm.cli.main import main; main(['presets']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("name", thinned(preset_names()))
+def test_a_copy_is_the_preset_in_one_file(name, capsys, tmp_path):
+    path = tmp_path / "mine.yaml"
+    status, out, _ = run(capsys, "presets", "copy", name, path)
+    assert status == 0
+    assert str(path) in out
+    text = path.read_text()
+    assert "extends" not in yaml.safe_load(text)
+    assert read_yaml(path) == read_yaml(preset_path(name))
+    assert read_config(path) == read_config(name)
+    assert run(capsys, "presets", "show", name)[1] == text
+    assert text.startswith(f"# {name}: ")
+
+
+def test_the_comments_of_the_parts_are_shown(capsys):
+    text = run(capsys, "presets", "show", "merrill2019/brown_u1")[1]
+    for comment in (
+        "# Merrill et al. (2019), section 3.1",
+        "# NOTE: the paper prints k = 4",
+        "# The Brown corpus as NLTK has it",
+        "# The pop strength is fixed to 1",
+        "# StackRNNForCausalLM with 1,584,154 parameters for vocab_size 10030.",
+    ):
+        assert comment in text
+
+
+def test_json(capsys, tmp_path):
+    shown = run_json(capsys, "presets", "show", "hao2018/linear")
+    assert shown["config"] == read_yaml(preset_path("hao2018/linear"))
+    assert shown["parameters"] == 12
+    assert run_json(capsys, "presets", "copy", "hao2018/linear", tmp_path / "a.yaml")["file"] == f"{tmp_path}/a.yaml"
+    assert json.loads(run(capsys, "presets", "--json", "show", "hao2018/linear")[1])["name"] == "hao2018/linear"
+
+
+def test_a_table_can_be_copied_and_shown(capsys, tmp_path):
+    path = tmp_path / "mine.yaml"
+    assert run(capsys, "presets", "copy", "hao2018/table1", path)[1] == (
+        f"{path}: hao2018/table1, Hao et al. (2018), table 1: accuracy on the test strings, in %\n"
+    )
+    assert read_yaml(path) == read_yaml(preset_path("hao2018/table1", tables=True))
+    assert run(capsys, "presets", "show", "hao2018/table1")[1] == path.read_text()
+    shown = run_json(capsys, "presets", "show", "hao2018/table1")
+    assert (shown["rows"], shown["config"]) == (len(shown["config"]["rows"]), read_yaml(path))
+
+
+def test_nothing_is_overwritten_unasked(capsys, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("mine")
+    status, _, err = run(capsys, "presets", "copy", "hao2018/linear", path)
+    assert (status, path.read_text()) == (2, "mine")
+    assert err == f"stack-lm: error: {path} exists already; name another file, or give --overwrite\n"
+    assert run(capsys, "presets", "copy", "hao2018/linear", path, "--overwrite")[0] == 0
+    assert read_config(path) == read_config("hao2018/linear")
+
+
+def test_unknown_names(capsys, tmp_path):
+    for action in (["show", "linear"], ["copy", "linear", tmp_path / "x.yaml"]):
+        status, _, err = run(capsys, "presets", *action)
+        assert status == 2
+        assert "no preset 'linear'; did you mean 'hao2018/" in err
+    assert not (tmp_path / "x.yaml").exists()
+
+
+def test_help_has_examples(capsys):
+    for action in ([], ["show"], ["copy"]):
+        with pytest.raises(SystemExit):
+            run(capsys, "presets", *action, "--help")
+        assert "example:\n  stack-lm presets" in capsys.readouterr().out
+
+
+def expand(text):
+    """The names that braces stand for, as in a shell."""
+    parts = [part.split(",") for part in re.split(r"[{}]", text)]
+    return {"".join(choice) for choice in product(*parts)}
+
+
+def test_the_page_names_every_preset():
+    """docs/presets.md and the list are in step."""
+    table = [line for line in (DOCS / "presets.md").read_text().splitlines() if line.startswith("| ")]
+    cells = [line.split("|")[3] for line in table[1:]]
+    named = set().union(*(expand(name) for cell in cells for name in re.findall(r"`([^`]*/[^`]*)`", cell)))
+    d6 = {f"{name}_d6" for name in named if name.startswith("suzgun2019/")}  # "each also with `_d6`"
+    assert named | d6 == set(preset_names())

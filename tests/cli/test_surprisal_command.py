@@ -1,0 +1,254 @@
+"""`stack-lm surprisal`: from tables of sentences to tables of words."""
+
+import csv
+import io
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands.cases import fails
+from conftest import run, run_json, tiny_config
+from transformers import AutoTokenizer
+
+from stack_lm import DeepStackRNNConfig, DeepStackRNNForCausalLM, StackRNNForCausalLM, surprisal, train_word_tokenizer
+
+TEXTS = ["The dogs, which bark, sleep.", "", 'the "old"\ndog', "qwx zzy"]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """The directories of a stack model and of an LSTM with one tokenizer."""
+    folder = tmp_path_factory.mktemp("models")
+    tokenizer = train_word_tokenizer([('the dogs dog which bark sleep old . , "'.split(), None)])
+    for name, memory in (("stack", "stack"), ("lstm", "none")):
+        ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+        model = StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), memory=memory, **ids))
+        model.save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
+    return folder / "stack", folder / "lstm"
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A table with quotation marks and line breaks inside its fields."""
+    rows = [("item", "condition", "text")]
+    rows += [(f"0{i}", 'two\nlines, "quoted"', text) for i, text in enumerate(TEXTS)]
+    with open(tmp_path / "data.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    return tmp_path / "data.csv"
+
+
+READERS = {
+    ".csv": lambda path: pd.read_csv(path, dtype={"item": str}, keep_default_na=False, na_values=[""]),
+    ".tsv": lambda path: pd.read_csv(path, sep="\t", dtype={"item": str}, keep_default_na=False, na_values=[""]),
+    ".jsonl": lambda path: pd.DataFrame([json.loads(line) for line in path.read_text("utf-8").splitlines()]),
+    ".parquet": pd.read_parquet,
+}
+
+
+@pytest.mark.parametrize("ending", READERS)
+def test_every_format_has_the_table_of_the_function(capsys, models, data, tmp_path, ending):
+    output = tmp_path / f"out{ending}"
+    output.write_text("an earlier result")
+    status, out, err = run(capsys, "surprisal", models[0], "--data", data, "--end", "--output", output)
+    assert (status, out.splitlines()[-1]) == (0, f"written: {output}")
+    assert err == f"row 2 is empty; row 4 has no word that {models[0]} knows\n"
+    frame = pd.DataFrame({"item": ["00", "01", "02", "03"], "condition": 'two\nlines, "quoted"', "sentence": TEXTS})
+    expected = surprisal(str(models[0]), frame, end=True)
+    assert expected["word"].tolist()[5:9] == ["</s>", "the", '"old"', "dog"]
+    found = READERS[ending](output)
+    assert list(found) == list(expected)
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["data.csv", output.name]
+
+
+def test_sentences_are_arguments_too(capsys, models):
+    rows = run_json(capsys, "surprisal", models[0], "the dogs bark", "old dogs sleep")["rows"]
+    assert [row["word"] for row in rows] == "the dogs bark old dogs sleep".split()
+    assert "surprisal, 1 sentence" in run(capsys, "surprisal", *models, "the dogs bark")[1]
+    assert fails(capsys, "surprisal", "the dogs bark") == "give a MODEL beside the sentences"
+    assert fails(capsys, "surprisal", models[0]).startswith("no sentence: give one or more, or --data FILE")
+
+
+def test_unreadable_rows_can_be_left_out(capsys, models, tmp_path):
+    lines = ["{", '{"item": 7, "text": "the dogs bark"}', '{"item": 8, "text": 3}', '{"item": 9, "text": "the dog"}']
+    (tmp_path / "data.jsonl").write_text("\n".join(lines) + "\n")
+    command = ("surprisal", models[0], "--data", tmp_path / "data.jsonl", "--output", tmp_path / "out.csv")
+    assert fails(capsys, *command).startswith(f"{tmp_path / 'data.jsonl'}, line 1")
+    assert not (tmp_path / "out.csv").exists()
+    status, _, err = run(capsys, *command, "--keep-going")
+    assert status == 2
+    assert err.count("left out: ") == 3  # of two lines, and at the end
+    assert "data.jsonl, line 3: " in err
+    table = pd.read_csv(tmp_path / "out.csv")
+    assert list(table)[:2] == ["item", "sentence"]
+    assert table[["item", "sentence", "word"]].values.tolist() == [  # numbered as in the file
+        [7, 2, "the"], [7, 2, "dogs"], [7, 2, "bark"], [9, 4, "the"], [9, 4, "dog"],
+    ]  # fmt: skip
+    (tmp_path / "data.jsonl").write_text("{\n{\n")
+    assert "data.jsonl has no text" in run(capsys, *command, "--keep-going")[2]
+
+
+def test_several_models(capsys, models, data, tmp_path):
+    result = run_json(capsys, "surprisal", *models, "--data", data, "--output", tmp_path / "o.parquet", "--base", "e")
+    table = pd.read_parquet(tmp_path / "o.parquet")
+    assert list(table)[:3] == ["model", "item", "condition"]
+    for model, of_json in zip(models, result["models"], strict=True):
+        rows = table[table["model"] == str(model)]
+        assert (of_json["model"], of_json["words"]) == (str(model), len(rows))
+        assert of_json["mean_surprisal"] == pytest.approx(rows["surprisal"][~rows["unknown"]].mean())
+        assert of_json["unknown"] == rows["unknown"].sum() > 0
+        assert rows["push_strength"].isna().all() == (model == models[1])
+        expected = surprisal(str(model), TEXTS, base="e")["surprisal"]
+        np.testing.assert_allclose(rows["surprisal"], expected, rtol=1e-6)
+    assert {name: result[name] for name in ("sentences", "empty", "unit", "column", "written")} == {
+        "sentences": 4, "empty": [2], "unit": "nats", "column": "text", "written": [str(tmp_path / "o.parquet")],
+    }  # fmt: skip
+    status, out, _ = run(capsys, "surprisal", *models, "--data", data)
+    assert status == 0
+    assert "mean surprisal" in out
+    assert out.splitlines()[-1] == "the mean leaves out unknown words"
+
+
+def test_standard_input_and_output(capsys, monkeypatch, models):
+    stream = io.TextIOWrapper(io.BytesIO(b"the dogs bark.\nold dog\n"))
+    monkeypatch.setattr(sys, "stdin", stream)
+    arguments = ("--data", "-", "--output", "-", "--punctuation", "split")
+    status, out, err = run(capsys, "surprisal", models[1], *arguments)
+    assert (status, err) == (0, "")
+    table = pd.read_csv(io.StringIO(out))
+    assert list(table) == ["sentence", "position", "word", "n_tokens", "unknown", "punctuation", "surprisal"]
+    assert table["word"].tolist() == ["the", "dogs", "bark", ".", "old", "dog"]
+
+
+def test_long_texts_are_printed_in_part_and_written_with_nine_digits(capsys, models, tmp_path):
+    (tmp_path / "long.txt").write_text("the dogs bark .\n" * 2 + "the dogs bark .  " * 30)
+    status, out, _ = run(capsys, "surprisal", models[0], "--data", tmp_path / "long.txt", "--output", "-")
+    assert status == 0
+    numbers = [number for row in csv.DictReader(io.StringIO(out)) for name, number in row.items() if "str" in name]
+    assert len(numbers) == 128 * 4
+    assert max(len(number.replace(".", "").lstrip("0")) for number in numbers) == 9
+    status, out, _ = run(capsys, "surprisal", models[0], "--data", tmp_path / "long.txt")
+    assert status == 0
+    assert "68 more rows; --output FILE writes all" in out
+
+
+def test_frequencies(capsys, models, data, tmp_path):
+    counts = tmp_path / "counts.tsv"
+    counts.write_text("word\tcount\nthe\t6\ndogs\t2\n")
+    result = run_json(capsys, "surprisal", models[0], "--data", data, "--frequencies", counts)
+    rows = {row["word"]: row["log_frequency"] for row in result["rows"]}
+    assert (rows["dogs,"], rows["the"], rows["sleep."]) == (-2, pytest.approx(np.log2(0.75)), None)
+    assert result["models"][0]["without_frequency"] == sum(row["log_frequency"] is None for row in result["rows"])
+    counts.write_text("word,count\n")
+    for text, message in [
+        ("word\tn\nthe\t6\n", f"{counts} has no column 'count'; --frequencies needs a table with the columns word"),
+        ("word\tcount\nthe\tmany\n", f"{counts}, row 1: count must be a number of at least 0; got 'many'"),
+        ("word\tcount\nthe\t-1\n", "count must be a number of at least 0; got '-1'"),
+    ]:
+        counts.write_text(text)
+        assert message in fails(capsys, "surprisal", models[0], "--data", data, "--frequencies", counts)
+
+
+def test_a_name_that_is_ours(capsys, models, tmp_path):
+    (tmp_path / "d.jsonl").write_text('{"sentence": "the dog", "word": 5, "push_strength": null}\n')
+    status, out, err = run(capsys, "surprisal", models[1], "--data", tmp_path / "d.jsonl", "--output", "-")
+    assert status == 0
+    assert out.startswith("word_input,push_strength_input,sentence,position,word,")
+    assert "the input's column 'word' is called 'word_input' in the result, which has a 'word' of its own" in err
+
+
+@pytest.mark.parametrize("names", [("stack",), ("stack", "lstm")])
+def test_a_figure(capsys, monkeypatch, models, data, tmp_path, names):
+    pytest.importorskip("matplotlib")
+    drawn = []
+    from stack_lm.cli.commands import surprisal as command
+
+    monkeypatch.setattr(command, "save_figure", lambda path, figure: drawn.append(figure))
+    chosen = [model for model in models if model.name in names]
+    arguments = ("surprisal", *chosen, "--data", data, "--figure", tmp_path / "f.png", "--sentence", "3")
+    assert run(capsys, *arguments)[0] == 0
+    (figure,) = drawn
+    top, below = figure.axes
+    assert [label.get_text() for label in top.get_xticklabels()] == ["the", '"old"', "dog"]
+    for bars, model in zip(top.containers, chosen, strict=True):
+        expected = surprisal(str(model), TEXTS)
+        heights = expected["surprisal"][expected["sentence"] == 3]
+        np.testing.assert_allclose([bar.get_height() for bar in bars], heights)
+    assert len(below.containers) >= 1
+    assert top.get_ylabel() == "surprisal (bits)"
+
+
+def test_a_figure_is_written(capsys, models, data, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "f.svg"
+    assert run_json(capsys, "surprisal", models[1], "--data", data, "--figure", path)["written"] == [str(path)]
+    assert path.read_text().startswith("<?xml")
+
+
+def test_a_figure_of_more_strengths_than_colours(capsys, models, data, tmp_path):
+    pytest.importorskip("matplotlib")
+    tokenizer = AutoTokenizer.from_pretrained(models[0])
+    layers = [{"memory": "stack", "hidden_size": 4, "memory_size": 2}] * 4
+    ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+    config = DeepStackRNNConfig(vocab_size=len(tokenizer), embedding_size=4, layers=layers, auxiliary_losses=[], **ids)
+    deep = DeepStackRNNForCausalLM(config)
+    deep.save_pretrained(tmp_path / "deep")
+    tokenizer.save_pretrained(tmp_path / "deep")
+    figure = tmp_path / "f.png"
+    result = run_json(capsys, "surprisal", tmp_path / "deep", "--data", data, "--figure", figure)
+    assert sum("_strength_" in name for name in result["rows"][0]) > 12
+    assert result["written"] == [str(figure)]
+
+
+def test_a_table_is_written_before_the_figure_fails(capsys, models, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "long.txt").write_text("the dog " * 100)
+    output = tmp_path / "out.csv"
+    arguments = ("--data", tmp_path / "long.txt", "--output", output, "--figure", tmp_path / "f.png")
+    assert "a figure shows at most 150 words" in fails(capsys, "surprisal", models[0], *arguments)
+    assert len(pd.read_csv(output)) == 200
+
+
+def test_models_are_found_before_any_scores(capsys, monkeypatch, models, data, tmp_path):
+    pytest.importorskip("matplotlib")
+    from stack_lm.cli.commands import surprisal as command
+
+    monkeypatch.setattr(command, "open_scorer", lambda *_: pytest.fail("a model was loaded"))
+    missing = tmp_path / "missing"
+    message = f"cannot load a language model from {missing}: the directory does not exist"
+    assert message in fails(capsys, "surprisal", models[0], missing, "--data", data)
+    seven = [f"model{i}" for i in range(7)]
+    arguments = ("--data", data, "--figure", tmp_path / "f.png")
+    assert fails(capsys, "surprisal", *seven, *arguments) == "--figure shows at most 6 models; got 7"
+
+
+def test_wrong_input_is_one_line_and_leaves_nothing(capsys, models, data, tmp_path):
+    model = models[1]
+    (tmp_path / "folder").mkdir()
+    out = tmp_path / "out.csv"
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    for arguments, message in [
+        (("--data", data, "--column", "txt"), f"{data} has no column 'txt'"),
+        (("--data", tmp_path / "folder"), "folder is a directory, not a file"),
+        (("--data", data, "--figure", tmp_path / "f.gif"), "a figure's name must end in one of .png, .pdf, .svg"),
+        (("--data", data, "--sentence", "2"), "--sentence says which sentence --figure draws; give both"),
+        (("--data", data, "--figure", tmp_path / "f.png", "--sentence", "2"), "--sentence 2 has no words"),
+        (("--data", data, "--figure", tmp_path / "f.png", "--sentence", "9"), "--sentence must be at most 4"),
+        ((model, "--data", data), f"{model} is given twice"),
+        (("--data", data, "--json", "--output", "-"), "both print on standard output; leave one out"),
+        (("--data", data, "--output", tmp_path / "x.xlsx"), "--output must end in one of .csv, .tsv, .jsonl, .parquet"),
+    ]:
+        extra = () if "--output" in arguments or "--sentence" in arguments else ("--output", out)
+        assert message in fails(capsys, "surprisal", model, *arguments, *extra), arguments
+    assert before == {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+
+
+def test_an_end_that_no_model_says(capsys, models, data, monkeypatch):
+    from stack_lm import ModelScorer
+
+    monkeypatch.setattr(ModelScorer, "end_tokens", [])
+    message = fails(capsys, "surprisal", models[1], "--data", data, "--end")
+    assert message == f"--end: {models[1]} has no token that ends sentences"

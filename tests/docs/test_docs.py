@@ -1,0 +1,320 @@
+"""The examples of the documents run as they stand, and the site shows every public name."""
+
+import dataclasses
+import importlib.util
+import os
+import pkgutil
+import re
+import shlex
+import subprocess
+import sys
+from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from conftest import run as run_command
+
+import stack_lm
+from stack_lm import StackRNNConfig
+from stack_lm.cli.main import COMMANDS
+from stack_lm.core.checks import checks_of
+from stack_lm.training.config import ClassificationConfig, RunConfig
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+# The names that an example of docs/memories.md takes as given.
+MEMORY_AND_ACTIONS = """
+import torch
+from stack_lm.memory import NondeterministicStack
+
+memory = NondeterministicStack(2, 3)
+actions = memory.action_type(*(torch.randn(1, 4, *action.shape) for action in memory.actions))
+"""
+
+
+def examples(name):
+    return re.findall(r"^```python\n(.*?)^```", (DOCS / name).read_text(), re.DOTALL | re.MULTILINE)
+
+
+def run(*codes):
+    """What the examples print, each in a namespace of its own and in one process, which loads torch once."""
+    program = "\n".join(f"exec(compile({code!r}, 'example', 'exec'), {{'__name__': 'example'}})" for code in codes)
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=DOCS.parent)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_examples_run():
+    alone, behind, best_run = examples("memories.md")
+    best_run = f"{MEMORY_AND_ACTIONS}{best_run}print('a run of', len(run.moves), 'moves')\n"
+    (together,) = examples("experiments.md")
+    printed = run(alone, behind, best_run, examples("transduction.md")[1], together)
+    assert "[[1.0000, 0.0000, 0.0000],\n        [0.0000, 0.5000, 0.0000]]" in printed
+    assert "[[0.5000, 0.0000, 0.0000],\n        [0.0000, 0.0000, 0.0000]]" in printed
+    assert "{'total_strength': tensor([0.0000, 0.5000, 0.5000])}" in printed
+    assert "a run of 4 moves" in printed
+    for size in ("[2, 5, 16]", "[2, 5]", "[3, 9, 12]", "[3, 11]"):
+        assert f"torch.Size({size})" in printed
+
+
+@pytest.mark.slow
+def test_the_examples_of_tasks_print_what_the_page_says():
+    printed = run(*examples("tasks.md"))
+    assert "1000 ['source', 'target', 'mask']" in printed
+    expected = re.findall(r"^```text\n(.*?)^```", (DOCS / "tasks.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert len(expected) == 2
+    assert printed.endswith("".join(expected))
+
+
+@pytest.mark.slow
+def test_the_examples_of_transformers_print_what_the_page_says():
+    expected = re.findall(r"^```text\n(.*?)^```", (DOCS / "transformers.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert run(*examples("transformers.md")) == "".join(expected)
+
+
+@pytest.mark.slow
+def test_the_examples_of_networks_print_what_the_page_says():
+    tagger, *others = examples("networks.md")
+    _, *expected = re.findall(r"^```text\n(.*?)^```", (DOCS / "networks.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert run(*others) == "".join(expected)
+    printed = dict(line.split() for line in run(tagger).splitlines())
+    assert list(printed) == ["LSTM", "StackRNN"]
+    assert all(float(accuracy) > 0.95 for accuracy in printed.values())
+
+
+@pytest.mark.slow
+def test_the_page_of_surprisal_is_reproduced(tmp_path):
+    page = (DOCS / "surprisal.md").read_text()
+    (commands,) = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (expected,) = re.findall(r"^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "models").symlink_to(DOCS.parent / "models")
+    commands = commands.replace("stack-lm ", f"{sys.executable} -m stack_lm.cli.main ")
+    subprocess.run(["sh", "-ec", commands], cwd=tmp_path, check=True, capture_output=True, timeout=500)
+    lines = (tmp_path / "words.csv").read_text().splitlines()
+    assert len(lines) == 2 * 42 + 1
+    assert lines[0].startswith(
+        "model,item,condition,from,to,sentence,position,word,n_tokens,unknown,surprisal,push_strength,"
+    )
+    assert (tmp_path / "sentence.png").stat().st_size > 10_000
+    assert run(*examples("surprisal.md")) == expected
+
+
+@pytest.mark.slow
+def test_the_transduction_example_learns():
+    first, longer = run(examples("transduction.md")[0]).splitlines()
+    for line, least in ((first, 0.95), (longer, 0.5)):
+        assert float(re.search(r"exact_match=([\d.]+)", line)[1]) >= least
+
+
+def shell(page, folder):
+    """Run the commands of a page in a folder that has the models of the clone."""
+    (folder / "models").symlink_to(DOCS.parent / "models")
+    names = folder / "bin"
+    names.mkdir()
+    for name, module in (("stack-lm", "-m stack_lm.cli.main"), ("python", "")):
+        (names / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+        (names / name).chmod(0o755)
+    commands = [code for code in re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE) if "venv" not in code]
+    environment = os.environ | {"PATH": f"{names}{os.pathsep}{os.environ['PATH']}"}
+    for command in commands:
+        done = subprocess.run(
+            ["sh", "-ec", command], cwd=folder, capture_output=True, text=True, timeout=2000, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        yield done.stdout
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_run(tmp_path):
+    (printed,) = shell((DOCS.parent / "README.md").read_text(), tmp_path)
+    assert "(((The company) said)" in printed
+    assert (tmp_path / "dog.html").stat().st_size > 10_000
+    assert (tmp_path / "tree.svg").read_text() == (DOCS / "figures" / "tree.svg").read_text()
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"demo", "mine"}
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs(tmp_path):
+    page = (DOCS / "tutorial.md").read_text()
+    (program,) = examples("tutorial.md")
+    (tmp_path / "make_text.py").write_text(program)
+    parsed, _, _, scores, _ = shell(page, tmp_path)
+    assert parsed.startswith("((")
+    said = dict(re.findall(r"^\| (.+?)(?: \(.*\))? \| ([\d.]+) \|$", page, re.MULTILINE))
+    found = dict(re.findall(r"│ (.+?) +│ +([\d.]+) │", scores))
+    for name, ours in (
+        ("right branching", "right"),
+        ("balanced", "balanced"),
+        ("random distances", "random distances"),
+    ):
+        assert said[name] == found[ours]
+    assert float(found["runs/tutorial"]) > float(found["right"])
+    assert (tmp_path / "sentence.html").exists()
+    assert (tmp_path / "strengths.png").exists()
+
+
+@pytest.mark.slow
+def test_the_picture_on_the_start_page_is_what_its_command_draws(tmp_path):
+    (command,) = re.findall(r"^```sh\n(.*?)^```", (DOCS / "index.md").read_text(), re.DOTALL | re.MULTILINE)
+    (tmp_path / "models").symlink_to(DOCS.parent / "models")
+    command = command.replace("stack-lm ", f"{sys.executable} -m stack_lm.cli.main ")
+    subprocess.run(["sh", "-ec", command], cwd=tmp_path, check=True, capture_output=True, timeout=500)
+    assert (tmp_path / "tree.svg").read_text() == (DOCS / "figures" / "tree.svg").read_text()
+
+
+def test_the_site_fetches_nothing():
+    settings = (DOCS.parent / "mkdocs.yml").read_text()
+    assert "font: false" in settings
+    for path in (DOCS / "assets").iterdir():
+        assert "://" not in path.read_text(), path.name
+
+
+def hook(name):
+    spec = importlib.util.spec_from_file_location(name, DOCS / "hooks" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """The module that makes the pages of the site."""
+    return hook("pages")
+
+
+def described_keys(page, title):
+    """The keys in a section of a page and the cells beside them."""
+    section = re.split(rf"^## {title}$", page, flags=re.MULTILINE)[1].split("\n## ")[0]
+    return {row[0]: row[1:] for row in re.findall(r"^\| `(.+?)` \| (.*?) \| (.*?) \| (.*?) \|$", section, re.MULTILINE)}
+
+
+def test_the_pages_of_settings_have_every_key_with_its_meaning():
+    made = hook("settings").made_pages()
+    for title, cls in (("stack-lm train lm", RunConfig), ("stack-lm train classifier", ClassificationConfig)):
+        config = cls()
+        keys = described_keys(made["configuration.md"], title)
+        for part in ("tokenizer", "data", "training"):
+            names = {f"{part}.{field.name}" for field in dataclasses.fields(getattr(config, part))}
+            assert names == {key for key in keys if key.startswith(f"{part}.")}
+        assert all(meaning for _, _, meaning in keys.values()), keys
+    lm = described_keys(made["configuration.md"], "stack-lm train lm")
+    assert lm["training.batch_size"] == (
+        "integer ≥ 1",
+        "`16`",
+        "sentences in a batch, per process; of continuous text, documents side by side",
+    )
+    models = described_keys(made["model-configuration.md"], "stack_rnn")
+    assert {field.name for field in dataclasses.fields(StackRNNConfig)} & set(models) == set(checks_of(StackRNNConfig))
+    assert all(meaning for _, _, meaning in models.values()), models
+    assert models["pop_control"][:2] == ("`sigmoid`, `expected_value` or number ≥ 0", "`1.0`")
+    for command in COMMANDS:
+        assert f"\n## stack-lm {command}\n" in made["commands.md"]
+    assert "\n### stack-lm train task\n" in made["commands.md"]
+
+
+def test_the_reference_has_every_public_name(pages):
+    """Of each package what it exports; the build fails on a name that is not there."""
+    described = dict(pages.packages())
+    found = {"stack_lm"} | {m.name for m in pkgutil.iter_modules(stack_lm.__path__, "stack_lm.") if m.ispkg}
+    assert set(described) == (found | {"stack_lm.eval", "stack_lm.parsing"}) - {
+        "stack_lm.cli.commands",
+        "stack_lm.kernels",
+    }
+    for name, folder in described.items():
+        listed = pages.public_names(name, folder)
+        package = importlib.import_module(name)
+        assert listed
+        if hasattr(package, "__all__"):
+            assert listed == [f"{name}.{public}" for public in package.__all__]
+
+
+def test_links_lead_from_page_to_page_and_from_file_to_file(pages):
+    """The same link is right in the repository, and turned into one that is right on the site."""
+    root = DOCS.parent
+    files = [*root.glob("*.md"), *DOCS.rglob("*.md"), *root.glob("examples/*.ipynb")]
+    assert len(files) > 12
+    for path in files:
+        text = path.read_text() if path.suffix == ".md" else pages.notebook(path)
+        for target in re.findall(r"\]\(([^):#]+)(?:#[^)]*)?\)", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)):
+            assert (path.parent / target).exists(), f"{path.name} links to {target}, which is not there"
+
+    def link(text, uri):
+        return pages.on_page_markdown(text, SimpleNamespace(file=SimpleNamespace(src_uri=uri)))
+
+    assert link("[a](docs/training.md#the-loss)", "changelog.md") == "[a](training.md#the-loss)"
+    assert link("[a](../CHANGELOG.md)", "index.md") == "[a](changelog.md)"
+    assert link("[a](../README.md)", "training.md") == "[a](index.md)"
+    assert link("[a](../docs/training.md)", "examples/one.md") == "[a](../training.md)"
+    assert link("[a](../stack_lm/training/config.py)", "training.md") == "[a](configuration.md)"
+    assert link("[a](../pyproject.toml)", "training.md") == "a"
+    assert link("[a](https://example.org)", "index.md") == "[a](https://example.org)"
+    assert link("[a](nowhere.md)", "training.md") == "[a](nowhere.md)"
+
+
+def test_tables_are_those_that_their_commands_print(capsys, monkeypatch):
+    """A comment before a table of results is the command that printed it, from trials that are kept beside the page."""
+    monkeypatch.chdir(DOCS.parent)
+    commands = [
+        (page, command)
+        for page in sorted(DOCS.rglob("*.md"))
+        for command in re.findall(r"^<!-- stack-lm (results .*) -->$", page.read_text(), re.MULTILINE)
+    ]
+    assert len(commands) > 2
+    for page, command in commands:
+        status, printed, _ = run_command(capsys, *shlex.split(command))
+        assert status == 0
+        assert f"<!-- stack-lm {command} -->\n\n{printed.strip()}\n" in page.read_text(), (page.name, command)
+
+
+def measured(text):
+    """The numbers of a page that have a decimal point, and are in no code and no link."""
+    for pattern in (r"```.*?```", r"`[^`]*`", r"\]\([^)]*\)"):
+        text = re.sub(pattern, " ", text, flags=re.DOTALL)
+    return {Decimal(number) for number in re.findall(r"(?<![\w.,])\d+\.\d+(?![\w.]*\w)", text)}
+
+
+def sections(page):
+    """The text of each section of a page, with its subsections, by the anchor of its heading."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    heads = list(re.finditer(r"^(#+) (.*)$", text, re.MULTILINE))
+    found = {}
+    for i, head in enumerate(heads):
+        end = next((later.start() for later in heads[i + 1 :] if len(later[1]) <= len(head[1])), len(text))
+        anchor = re.sub(r"[^\w -]", "", head[2].lower()).replace(" ", "-")
+        found[anchor] = text[head.start() : end]
+    return found
+
+
+def test_the_numbers_of_the_results_are_those_of_printed_tables():
+    """Of the tables in those sections of the appendix that a page links to, as there or rounded to a decimal less.
+
+    `stack-lm results` prints these tables from files, and benchmarks print those of performance.md: no number is typed.
+    The cards of models count, too, and differences between parts of speech in the reports.
+    """
+    appendix = DOCS / "appendix"
+    parts = {page.name: sections(page) for page in appendix.glob("*.md")}
+    reports = "".join(path.read_text() for path in (appendix / "reports").iterdir())
+    parts_of_speech = re.findall(r'"(?:difference|low|high|superiority)": -?([0-9.]+)', reports)
+    common = {Decimal(number).quantize(Decimal("0.001"), ROUND_HALF_UP) for number in parts_of_speech}
+    common |= {100 * number for number in common}  # in %
+    for card in [*DOCS.parent.glob("models/*/README.md"), *(appendix / "cards").iterdir()]:
+        common |= measured(card.read_text())
+    results = sorted((DOCS / "results").glob("*.md"))
+    unknown, count = {}, 0
+    for page in [*results, DOCS / "index.md", DOCS.parent / "README.md"]:
+        linked = page.read_text() if page in results else "".join(result.read_text() for result in results)
+        known = set(common)
+        for name, anchor in re.findall(r"appendix/(\w+\.md)(?:#([\w-]+))?", linked):
+            text = parts[name][anchor] if anchor else (appendix / name).read_text()
+            tables = re.findall(r"^<!-- stack-lm results .* -->\n\n.*\n\n((?:\|.*\n)+)", text, re.MULTILINE)
+            known |= measured(text if name == "performance.md" else "".join(tables))
+        known |= {number.quantize(Decimal(1).scaleb(number.as_tuple().exponent + 1), ROUND_HALF_UP) for number in known}
+        found = measured(page.read_text())
+        count += len(found)
+        unknown[page.name] = sorted(map(str, found - known))
+    assert count > 200
+    assert {name: numbers for name, numbers in unknown.items() if numbers} == {}

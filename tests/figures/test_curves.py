@@ -1,0 +1,121 @@
+"""Figures of several runs."""
+
+import json
+
+import pytest
+from conftest import run, run_json
+
+from stack_lm.core.errors import InputError
+from stack_lm.figures.curves import F1Panel, plot_f1, plot_learning_curves, read_metrics
+
+pytest.importorskip("matplotlib")
+
+
+def records(start, *, strengths=False):
+    """Of a run that is validated every ten updates."""
+    found = []
+    for step in range(5, 31, 5):
+        found.append({"step": step, "train_nats_per_token": start - step / 20})
+        if step % 10 == 0:
+            more = {"eval_push_mean": step / 10, "eval_push_sd": 0.1, "eval_read_below_top": 0.2} if strengths else {}
+            found.append({"step": step, "eval_perplexity": 400.0 - step, **more})
+    return found
+
+
+def test_learning_curves(tmp_path):
+    figure = plot_learning_curves({"u1": records(6, strengths=True), "lstm": records(5)}, title="two runs")
+    figure.savefig(tmp_path / "f.png")
+    labels = [axes.get_ylabel() for axes in figure.axes if axes.axison]
+    assert labels == [
+        "validation perplexity (thin: training)", "push strength, mean (elements)", "push strength, sd (elements)",
+        "read from below the top (share)",
+    ]  # fmt: skip
+    assert {axes.get_xlabel() for axes in figure.axes} == {"updates"}
+    perplexity, push = figure.axes[:2]
+    lines = {line.get_label(): line for line in perplexity.lines}
+    assert lines["u1"].get_xydata().tolist() == [[10, 390], [20, 380], [30, 370]]
+    assert len(perplexity.lines) == 4  # each run's training, too
+    assert [line.get_label() for line in push.lines if len(line.get_xdata())] == ["u1"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["u1", "lstm"]
+
+
+def test_learning_curves_of_a_classifier_and_a_span_parser():
+    runs = {
+        name: [{"step": 5, "train_loss": 1.5}, {"step": 5, "eval_loss": 1.0, f"eval_{score}": 60.0}]
+        for name, score in (("reviews", "accuracy"), ("parser", "f1"))
+    }
+    figure = plot_learning_curves(runs)
+    labels = [axes.get_ylabel() for axes in figure.axes if axes.axison]
+    assert labels == [
+        "validation loss (nats; thin: training)", "validation accuracy (%)", "F1 with the votes' trees (%)",
+    ]  # fmt: skip
+    loss, accuracy, _ = figure.axes
+    assert [line.get_xydata().tolist() for line in loss.lines] == [[[5, 1.5]], [[5, 1.0]]] * 2
+    assert [line.get_label() for line in accuracy.lines if len(line.get_xdata())] == ["reviews"]
+
+
+def test_runs_without_a_validation():
+    with pytest.raises(InputError, match="no validation has been logged by u1"):
+        plot_learning_curves({"u1": [{"step": 5, "train_nats_per_token": 6.0}]})
+
+
+def test_metrics_are_read(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records(6)) + '{"step": 3')
+    assert read_metrics(tmp_path) == records(6)
+    for text, message in (
+        ("no\n{}\n", "line 1: not a record of a run: 'no'"),
+        ('{"step": 1, "eval_perplexity": "low"}\n{}\n', "line 1: not a record of a run"),
+        ('{"step": 1, "eval_push_mean": NaN}\n{}\n', "line 1: not a record of a run"),
+        ("", "has no records yet"),
+    ):
+        (tmp_path / "metrics.jsonl").write_text(text)
+        with pytest.raises(InputError, match=message):
+            read_metrics(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"is not a training run: it has no metrics.jsonl"):
+        read_metrics(tmp_path / "empty")
+    with pytest.raises(InputError, match=r"none does not exist"):
+        read_metrics(tmp_path / "none")
+
+
+def test_f1(tmp_path):
+    series = {"a": ([0.1, 0.3], [30.1, 30.3]), "b": ([0.2], [30.2])}
+    panels = [F1Panel(name, "sd", "F1 (%)", series, True, line) for name, line in (("prpn", 39.9), ("merrill", None))]
+    figure = plot_f1(panels)
+    figure.savefig(tmp_path / "f.png")
+    prpn, merrill = figure.axes
+    assert [axes.get_title() for axes in (prpn, merrill)] == ["prpn", "merrill"]
+    assert (prpn.get_xlabel(), prpn.get_ylabel()) == ("sd", "F1 (%)")
+    assert prpn.lines[0].get_xydata().tolist() == [[0.1, 30.1], [0.3, 30.3]]
+    # Two lines and an open mark in both; in the first also right branching.
+    assert (len(prpn.lines), len(merrill.lines)) == (4, 3)
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["a", "first model of a run", "b", "right branching"]
+    (opened,) = (line for line in prpn.lines if line.get_markerfacecolor() == "white")
+    assert opened.get_xydata().tolist() == [[0.1, 30.1]]
+
+
+def test_agreement_of_runs(capsys, tmp_path):
+    """The runs that are chosen count among each other: the third disagrees with both, but they do not."""
+    mutual = [[100, 60, 20, 50], [60, 100, 30, 50], [20, 30, 100, 50], [50, 50, 50, 100]]
+    names = ["runs/own-s0", "runs/own-s1", "runs/own-s2", "runs/other"]
+    systems = [{"system": name, "f1": f1} for name, f1 in zip(names, (50.0, 54.0, 21.0, 40.0), strict=True)]
+    result = {"convention": "prpn", "systems": systems, "ensemble": {"runs": names, "mutual_f1": mutual}}
+    file, figure = tmp_path / "f1.json", tmp_path / "f.png"
+    file.write_text(json.dumps(result))
+    said = run_json(capsys, "plot", "agreement", file, "--rows", "own", "--output", figure)
+    assert said["correlations"] == [pytest.approx(0.9914, abs=1e-4)]  # of (40, 45, 25) and (50, 54, 21)
+    assert said["runs"] == [3]
+    assert figure.stat().st_size > 5000
+    assert run_json(capsys, "plot", "agreement", file, file, "--output", figure)["runs"] == [4, 4]
+    damaged = [{name: value for name, value in result.items() if name != key} for key in result]
+    damaged.append(result | {"ensemble": {"runs": names, "mutual_f1": mutual[:3]}})
+    for record in damaged:
+        other = tmp_path / "other.json"
+        other.write_text(json.dumps(record))
+        status, _, error = run(capsys, "plot", "agreement", other, "--output", figure)
+        assert status == 2
+        assert "other.json is not an output of `stack-lm parse-f1 --ensemble --json`" in error
+    status, _, error = run(capsys, "plot", "agreement", file, "--rows", "s0", "--output", figure)
+    assert status == 2
+    assert "fewer than two runs are chosen; the runs are runs/own-s0, runs/own-s1" in error

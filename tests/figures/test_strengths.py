@@ -1,0 +1,135 @@
+"""Strengths by kinds of words."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stack_lm.core.trace import Trace
+from stack_lm.figures import Occurrences, Summary, contrast, word_class
+
+
+def occurrences(words, tags, values, frames=None, unknown=()):
+    """Of one sentence after the other."""
+    traces = [
+        Trace(
+            tuple(sentence),
+            np.zeros(len(sentence)),
+            np.ones(len(sentence)),
+            np.array([word in unknown for word in sentence]),
+            actions=({"push_strength": np.array(of_sentence, dtype=float)},),
+        )
+        for sentence, of_sentence in zip(words, values, strict=True)
+    ]
+    return Occurrences.from_traces(traces, "push_strength", tags, frames)
+
+
+@pytest.mark.parametrize(
+    ("name", "tags"),
+    [
+        ("nouns", "NN NNS NNP NNPS NN-TL NNS$ NP NP$ NPS NR NN-TL-HL FW-NN NOUN PROPN NE"),
+        (
+            "verbs",
+            "VB VBD VBG VBN VBP VBZ BE BED BEDZ BEG BEM BEN BER BEZ BEZ* HV HVD HVG HVN HVZ DO DOD DOZ DOD* VERB "
+            "VVFIN VAINF VVIZU VVPP VVIMP",
+        ),
+        ("modals", "MD MD* VMFIN"),
+        ("adpositions", "IN IN-TL ADP APPR APPRART APPO APZR"),
+        ("infinitival to", "TO PTKZU"),
+        ("determiners", "DT PDT WDT AT DTI DTS DTX ABN ABL ABX DET ART PDAT PIAT PPOSAT PWAT PRELAT"),
+        ("adjectives", "JJ JJR JJS JJT JJ-TL ADJ ADJA ADJD"),
+        ("adverbs", "RB RBR RBS RBT RP WRB QL QLP RN ADV PAV PROAV PWAV"),
+        (
+            "pronouns",
+            "PRP PRP$ WP WP$ EX PPS PPSS PPO PPL PPLS PP$ PP$$ PN PN$ WPS WPO PRON PPER PRF PDS PIS PPOSS PRELS PWS",
+        ),
+        ("conjunctions", "CC CS CCONJ SCONJ KON KOKOM KOUS KOUI"),
+        ("numbers", "CD OD NUM CARD"),
+        ("punctuation", ". , : `` '' -- ( ) $ # -LRB- -RRB- * PUNCT $, $. $("),
+    ],
+)
+def test_word_classes(name, tags):
+    assert {tag: word_class(tag) for tag in tags.split()} == dict.fromkeys(tags.split(), name)
+
+
+@pytest.mark.parametrize("tag", ["PPSS+BEM", "FW", "UH", "SYM", "AUX", "NIL", "X", ""])
+def test_rare_tags_have_no_class(tag):
+    assert word_class(tag) is None
+
+
+def test_groups():
+    words = occurrences(
+        [["Dogs", "see", "cats", "xyz"], ["Cats", "see"]],
+        [["NNS", "VBP", "NNS", "FW"], ["NNS", "VBP"]],
+        [[1, 2, 3, 4], [5, 6]],
+        [[None, "transitive", None, None], [None, "intransitive"]],
+        unknown=("xyz",),
+    )
+    assert (words.words, words.n_unknown) == (("Dogs", "see", "cats", "Cats", "see"), 1)
+    assert words.sentences.tolist() == [0, 0, 0, 1, 1]
+    groups = {name: words.values[found].tolist() for name, found in words.classes().items()}
+    assert groups == {"all words": [1, 2, 3, 5, 6], "nouns": [1, 3, 5], "verbs": [2, 6]}
+    assert words.values[words.verbs("intransitive")].tolist() == [6]
+    assert words.values[words.listed_verbs(["SEE", "cats"])].tolist() == [2, 6]  # cats is no verb here
+    assert [(tag, s.n, s.mean) for tag, s in words.by_tag().items()] == [("NNS", 3, 3.0), ("VBP", 2, 4.0)]
+    of_frames = words.frames_by_tag()
+    assert {tag: {frame: s.mean for frame, s in of.items()} for tag, of in of_frames.items()} == {
+        "VBP": {"transitive": 2.0, "intransitive": 6.0}
+    }
+    (see,) = words.by_verb(at_least=2)
+    assert (see["verb"], see["transitive"], see["n"], see["mean"]) == ("see", 50.0, 2, 4.0)
+    assert words.by_verb(at_least=3) == []
+
+
+def test_no_known_words():
+    words = occurrences([["a"]], [["DT"]], [[1]], unknown=("a",))
+    assert (words.words, words.n_unknown, len(words.values)) == ((), 1, 0)
+
+
+def test_summary():
+    values = np.arange(101.0)
+    found = Summary.of(values).as_dict()
+    assert (found["n"], found["mean"]) == (101, 50.0)
+    assert found["std"] == pytest.approx(values.std())
+    assert [found[name] for name in ("5%", "25%", "50%", "75%", "95%")] == [5, 25, 50, 75, 95]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from("ab-"), st.integers(0, 5)), min_size=1, max_size=25))
+def test_contrast_by_brute_force(rows):
+    sentences, groups, values = (np.array(column) for column in zip(*rows, strict=True))
+    values = values.astype(float)
+    in_a, in_b = groups == "a", groups == "b"
+    found = contrast("a", "b", values, sentences, in_a, in_b, samples=20)
+    if not in_a.any() or not in_b.any():
+        assert found is None
+        return
+    pairs = [(x > y) + 0.5 * (x == y) for x in values[in_a] for y in values[in_b]]
+    assert found.superiority == pytest.approx(np.mean(pairs))
+    assert found.difference == pytest.approx(values[in_a].mean() - values[in_b].mean())
+    assert found.low <= found.high
+    back = contrast("b", "a", values, sentences, in_b, in_a, samples=20)
+    assert back.superiority == pytest.approx(1 - found.superiority)
+    assert (back.low, back.high) == pytest.approx((-found.high, -found.low))
+
+
+def test_the_interval_covers_the_difference_as_often_as_it_says():
+    """Of 200 corpora with a difference of 0.3 and words that depend on their sentence."""
+    rng = np.random.default_rng(0)
+    sentences = np.repeat(np.arange(40), 4)
+    first = np.tile([True, True, False, False], 40)
+    covered = 0
+    for seed in range(200):
+        effect = np.repeat(rng.normal(size=40), 4)
+        # The effect of a sentence is on the first group alone, so words are far from independent.
+        values = rng.normal(size=160) + first * (0.3 + effect)
+        found = contrast("a", "b", values, sentences, first, ~first, samples=200, seed=seed)
+        covered += found.low <= 0.3 <= found.high
+    assert 180 <= covered <= 198  # 190 expected, standard deviation 3
+
+
+def test_the_same_seed_draws_the_same_samples():
+    values = np.random.default_rng(0).normal(size=40)
+    first = np.arange(40) % 2 == 0
+    results = [contrast("a", "b", values, np.arange(40) // 4, first, ~first, seed=seed) for seed in (1, 1, 2)]
+    assert results[0] == results[1] != results[2]

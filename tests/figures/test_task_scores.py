@@ -1,0 +1,122 @@
+"""Heat maps by task and network, with scores by length."""
+
+import pytest
+from conftest import run, run_json
+
+from stack_lm.cli.commands.plot import average_lengths
+from stack_lm.core.errors import InputError
+from stack_lm.figures.hierarchy import TaskScores, plot_task_scores
+from stack_lm.figures.trials import Curve
+from stack_lm.training.trials.config import Table
+from stack_lm.training.trials.results import ResultsDirectory
+
+pytest.importorskip("matplotlib")
+
+
+def scores(**changes):
+    values = {("copy", "RNN"): 50.0, ("parity", "RNN"): 100.0, ("parity", "<b>"): 75.0}
+    return TaskScores(
+        **{
+            "title": "A table",
+            "score": "accuracy in %",
+            "networks": ["RNN", "<b>"],
+            "levels": {"regular": ["parity"], "context-sensitive": ["copy"]},
+            "values": values,
+            "counts": {("copy", "RNN"): (1, 3)},
+            "curves": {"parity": {"RNN": [Curve([1, 2], [90, 80])], "<b>": [Curve([1, 2], [70, 60])]}},
+            "x_label": "length",
+            "y_label": "accuracy (%)",
+            **changes,
+        }
+    )
+
+
+def test_shades():
+    percent = scores()
+    assert [percent.shade(value) for value in (50.0, 75.0, 100.0)] == [0.0, 0.5, 1.0]
+    assert scores(values={("copy", "RNN"): 23.0}).shade(20.0) == 0.0  # tens below, where a task is below 50
+    nats = scores(percent=False, values={("copy", "RNN"): 1.0, ("parity", "RNN"): 3.0})
+    assert [nats.shade(value) for value in (1.0, 3.0)] == [1.0, 0.0]
+    assert scores(percent=False, values={("copy", "RNN"): 1.0}).shade(1.0) == 0.0
+
+
+def test_the_heat_map_has_all_numbers():
+    figure = plot_task_scores(scores())
+    texts = [text.get_text() for part in figure.subfigs for axes in part.axes for text in axes.texts]
+    assert texts == ["100.0", "75.0", "50.0 (1 of 3)", "-"]
+    heat, panel = (part.axes[0] for part in figure.subfigs)
+    assert [label.get_text() for label in heat.get_yticklabels()] == ["regular", "parity", "context-sensitive", "copy"]
+    assert [text.get_weight() for text in heat.texts[:2]] == ["bold", "normal"]
+    assert panel.get_title(loc="left") == "parity"
+    assert len(plot_task_scores(scores(curves={})).axes) == 1
+
+
+def test_letters_can_be_read():
+    """Black on the darkest cell has a contrast of 4.5 at least, as in the guidelines for web pages."""
+    heat = plot_task_scores(scores(curves={})).axes[0]
+    (cells,) = (mesh for mesh in heat.collections)
+    for share in (0, 1):
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in cells.to_rgba(share)[:3]]
+        luminance = sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+        assert (luminance + 0.05) / 0.05 >= 4.5, share
+
+
+def test_too_many_networks_and_none():
+    networks = [f"network {i}" for i in range(7)]
+    curves = {"parity": {network: [Curve([1], [1.0])] for network in networks}}
+    with pytest.raises(InputError, match="a panel shows at most 6 rows; parity has 7"):
+        plot_task_scores(scores(networks=networks, curves=curves))
+    with pytest.raises(InputError, match="there are no trials to draw"):
+        plot_task_scores(scores(values={}))
+
+
+@pytest.fixture
+def results(tmp_path):
+    rows = [
+        {"cells": [task, model], "preset": "p", "task": f"flare/{task}"}
+        for task in ("marked_copy", "first")
+        for model in ("RNN", "LSTM")
+    ]
+    table = {"title": "A table", "columns": ["task", "model"], "measures": ["accuracy.mean"], "seeds": 2, "rows": rows}
+    built = ResultsDirectory(tmp_path / "runs")
+    with built.open():
+        built.begin(Table.build(table | {"output_dir": str(tmp_path)}))
+        for row in rows:
+            for seed in range(2):
+                by_length = {str(length): [length / 200, 1 + length % 2] for length in range(100)}
+                test = {"accuracy": 0.5 + 0.1 * seed, "by_length": {"accuracy": by_length}}
+                history = [{"epoch": 1, "strings": 1, "loss": 1.0}]
+                name = ", ".join(row["cells"])
+                record = {"row": name, "seed": seed, "config": {}, "scores": {"test": test}, "history": history}
+                built.add([record | {"seconds": 1.0}])
+    return tmp_path / "runs"
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_the_command(capsys, tmp_path, results, ending):
+    path = tmp_path / f"figure.{ending}"
+    about = run_json(capsys, "plot", "results", results, "-o", path)
+    assert about["measure"] == "test/accuracy.mean"
+    assert about["tasks"] == ["first", "marked_copy"]
+    assert path.stat().st_size > 5000
+
+
+def test_what_the_command_refuses(capsys, tmp_path, results):
+    for arguments, message in (
+        (("plot", "results", results, "-o", tmp_path / "f.html"), "must end in one of .png, .pdf, .svg;"),
+        (("plot", "results", results, "--score", "nats", "-o", tmp_path / "f.png"), "have no test score 'nats'"),
+        (("plot", "results", tmp_path / "none", "-o", tmp_path / "f.png"), "none does not exist"),
+    ):
+        status, out, err = run(capsys, *arguments)
+        assert (status, out, len(err.splitlines())) == (2, "", 1)
+        assert message in err
+    assert not list(tmp_path.glob("f.*"))
+
+
+def test_lengths_are_averaged_by_their_strings():
+    assert average_lengths({"3": [0.5, 1], "1": [1.0, 3]}, 100) == Curve([1.0, 3.0], [100.0, 50.0])
+    many = {str(length): [float(length % 2), 1 + 2 * (length % 2)] for length in range(80)}
+    curve = average_lengths(many, 1)
+    assert len(curve.x) == 40
+    assert curve.x[0] == 0.5
+    assert curve.y[0] == 0.75

@@ -1,0 +1,382 @@
+"""One reader for every format, packed or not, and what it refuses."""
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+import sys
+from types import SimpleNamespace
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from stack_lm.core.errors import InputError, fail
+from stack_lm.parsing.treebank import read_treebank
+from stack_lm.text.formats import read_tagged_conllu
+from stack_lm.text.records import Record, read_records
+
+TEXTS = ["Die Käufer sagten: „Schön!“", "", 'a "quote", a comma\tand a tab', "two\nlines", "日本 🙂"]
+ROWS = [{"id": str(i), "sentence": text, "label": "x" if i else ""} for i, text in enumerate(TEXTS)]
+
+
+PACKERS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": None}
+
+
+def table(delimiter, rows=ROWS):
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def parquet(rows=ROWS):
+    raw = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), raw)
+    return raw.getvalue()
+
+
+WRITERS = {
+    ".txt": lambda: "\n".join(text.replace("\n", " ") for text in TEXTS).encode(),
+    ".jsonl": lambda: "".join(json.dumps(row) + "\n" for row in ROWS).encode(),
+    ".ndjson": lambda: "\r\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS).encode(),
+    ".json": lambda: json.dumps(ROWS, indent=1).encode(),
+    ".csv": lambda: table(","),
+    ".tsv": lambda: table("\t"),
+    ".parquet": parquet,
+}
+TREES = b"""( (S (NP-SBJ (-NONE- *)) (VP (VB Go)
+       (ADVP (RB away))) (. !)) )
+*x* a remark (of the treebank
+( (S (-NONE- *)) )
+(X the (X (X old) dog)) (X barks)
+"""
+
+
+def write(path, raw):
+    """Write a file, packed as its ending says."""
+    if path.suffix == ".zst":
+        with pyarrow.CompressedOutputStream(str(path), "zstd") as stream:
+            stream.write(raw)
+    else:
+        path.write_bytes(PACKERS.get(path.suffix, bytes)(raw))
+    return path
+
+
+@pytest.mark.parametrize("packed", PACKERS)
+@pytest.mark.parametrize("ending", WRITERS)
+def test_every_format(tmp_path, ending, packed):
+    path = write(tmp_path / f"a{ending}{packed}", WRITERS[ending]())
+    records = list(read_records(path))
+    texts = [text.replace("\n", " ") for text in TEXTS] if ending == ".txt" else TEXTS
+    assert [record.text for record in records] == texts
+    assert [record.number for record in records] == [1, 2, 3, 4, 5]
+    assert [record.fields for record in records] == ([{}] * 5 if ending == ".txt" else ROWS)
+    unit = {".txt": "line", ".jsonl": "line", ".ndjson": "line", ".json": "item"}.get(ending, "row")
+    assert records[2].where == f"{path}, {unit} 3"
+    assert [record.number for record in read_records(path, keep_empty=False)] == [1, 3, 4, 5]
+
+
+@pytest.mark.parametrize("packed", PACKERS)
+@pytest.mark.parametrize("ending", [".mrg", ".tree", ".ptb"])
+def test_the_words_of_trees(tmp_path, ending, packed):
+    path = write(tmp_path / f"a{ending}{packed}", TREES)
+    assert [record.text for record in read_records(path)] == ["Go away !", "the old dog", "barks"]
+    assert [" ".join(tree.words) for tree in read_treebank(str(path))] == ["Go away !", "the old dog", "barks"]
+    assert [(record.number, record.unit, record.fields) for record in read_records(path)][2] == (3, "tree", {})
+
+
+def test_trees_that_cannot_be_read_are_left_out(tmp_path):
+    """The readers of words and of trees leave out the same."""
+    path = tmp_path / "a.mrg"
+    path.write_text("(S (NN a)\n (VB b))\n(S (NN c)\n(S (VP) (NN d))\n( (S (NN e)))\n")
+    of_words, of_trees = [], []
+    assert [record.text for record in read_records(path, on_error=of_words.append)] == ["a b", "e"]
+    assert [" ".join(tree.words) for tree in read_treebank(str(path), on_error=of_trees.append)] == ["a b", "e"]
+    expected = [
+        f"{path}: the tree that starts on line 3 lacks 1 closing bracket",
+        f"{path}, line 4: empty brackets (VP)",
+    ]
+    assert list(map(str, of_words)) == list(map(str, of_trees)) == expected
+
+
+CONLLU = """# sent_id = 1
+1\tVamos\tir\tVERB\t_\t_\t0\troot\t_\t_
+2-3\tdo\t_\t_\t_\t_\t_\t_\t_\t_
+2\tde\tde\tADP\t_\t_\t4\tcase\t_\t_
+3\to\to\tDET\t_\t_\t4\tdet\t_\t_
+4\tmar\tmar\tNOUN\t_\t_\t1\tobl\t_\t_
+
+# sent_id = 2
+1\tSim\tsim\tINTJ\t_\t_\t0\troot\t_\t_
+1.1\tvou\tir\tVERB\t_\t_\t_\t_\t_\t_
+"""
+
+
+def test_the_words_of_conllu(tmp_path):
+    (tmp_path / "a.conllu").write_text(CONLLU)
+    records = list(read_records(tmp_path / "a.conllu"))
+    assert [(record.number, record.unit, record.text) for record in records] == [
+        (1, "sentence", "Vamos do mar"),
+        (2, "sentence", "Sim"),
+    ]
+    (tmp_path / "a.conllu").write_text(CONLLU.replace("4\tmar", "mar"))
+    with pytest.raises(InputError, match=r"a.conllu, line 6: a word of CoNLL-U has 10 columns .* got 'mar mar NOUN"):
+        list(read_records(tmp_path / "a.conllu"))
+    errors = []
+    assert next(read_records(tmp_path / "a.conllu", on_error=errors.append)).text == "Vamos do"
+    assert len(errors) == 1
+
+
+def test_the_tags_of_conllu(tmp_path):
+    (tmp_path / "a.conllu").write_text(CONLLU)
+    found = list(read_tagged_conllu(tmp_path / "a.conllu", fail))
+    assert found == [(["Vamos", "do", "mar"], ["VERB", "ADP+DET", "NOUN"]), (["Sim"], ["INTJ"])]
+    (tmp_path / "a.conllu").write_text(CONLLU.replace("NOUN", "_"))
+    assert [tags for _, tags in read_tagged_conllu(tmp_path / "a.conllu", fail)] == [None, ["INTJ"]]
+
+
+@pytest.mark.parametrize("first", ["( (S", "(S (NP (DT the) (NN dog))", "((S (NP (DT the)", "(X (X the) (X dog))"])
+def test_trees_that_are_read_as_plain_text_are_reported(tmp_path, first):
+    (tmp_path / "a.txt").write_text(f"\n{first}\n (VP (VBZ barks)))\n")
+    with pytest.warns(UserWarning, match=r"a.txt looks like bracketed trees, .* ends in .mrg"):
+        list(read_records(tmp_path / "a.txt"))
+    assert len(list(read_records(tmp_path / "a.txt", format_name="text"))) == 3  # what is asked for needs no warning
+
+
+def test_brackets_in_a_text_are_no_trees(tmp_path):
+    for first in ("(Applause", "( ( ) )", "(the dog ( barks ) )", "(A dog (or cat) barks)", "( a ( b"):
+        (tmp_path / "a.txt").write_text(f"{first}\n")
+        assert next(read_records(tmp_path / "a.txt")).text == first
+
+
+def test_numbers_types_and_nulls(tmp_path):
+    rows = [{"n": 1, "body": "a b", "tags": ["x"]}, {"n": None, "body": None, "tags": None}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "a.parquet").write_bytes(parquet(rows))
+    for name in ("a.jsonl", "a.parquet"):
+        first, second = read_records(tmp_path / name)  # the only column of text
+        assert (first.text, first.fields) == ("a b", rows[0])
+        assert (second.text, second.fields) == ("", rows[1])
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_line_ends_and_marks(tmp_path, end, mark):
+    (tmp_path / "a.txt").write_bytes((mark + end.join(["one two", "", "thrée", ""])).encode())
+    assert [(r.number, r.text) for r in read_records(tmp_path / "a.txt")] == [(1, "one two"), (2, ""), (3, "thrée")]
+    (tmp_path / "a.csv").write_bytes((mark + end.join(["text,id", '"one, two",1', "", "thrée,2", ""])).encode())
+    assert [(r.number, r.text) for r in read_records(tmp_path / "a.csv")] == [(1, "one, two"), (2, ""), (3, "thrée")]
+
+
+def test_long_fields(tmp_path):
+    """Longer than the limit of the csv module."""
+    (tmp_path / "a.csv").write_text("text\n" + "a " * 100_000)
+    assert len(next(read_records(tmp_path / "a.csv")).text) == 200_000
+
+
+def test_delimiters(tmp_path):
+    (tmp_path / "a.csv").write_text('text;label\n"ein; zwei";1\n')
+    assert next(read_records(tmp_path / "a.csv")).fields == {"text": "ein; zwei", "label": "1"}
+    (tmp_path / "b.csv").write_text("text\tlabel\neins, zwei\t1\n")
+    assert next(read_records(tmp_path / "b.csv")).text == "eins, zwei"
+
+
+def test_directories_and_patterns(tmp_path):
+    for name in ("b/2.csv", "b/1.csv.gz", "b/.hidden.csv", ".git/x.csv", "notes.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, table(",", [{"text": name}]))
+    assert [record.text for record in read_records(tmp_path)] == ["b/1.csv.gz", "b/2.csv"]
+    assert [record.text for record in read_records(f"{tmp_path}/**/*.csv")] == ["b/2.csv"]
+    assert next(read_records(f"{tmp_path}/b/?.csv")).source == str(tmp_path / "b" / "2.csv")
+    (tmp_path / "[1].txt").write_text("a name, not a pattern")
+    assert next(read_records(tmp_path / "[1].txt")).text == "a name, not a pattern"
+    with pytest.raises(
+        InputError, match=r"has files of several formats \(csv, text\); name those to read, as in '.*/\*\*/\*.csv'"
+    ):
+        list(read_records(tmp_path))
+
+
+def test_hub(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    (tmp_path / "train.parquet").write_bytes(parquet())
+    records = list(read_records(f"hub:{tmp_path}", column="sentence"))
+    assert [record.text for record in records] == TEXTS
+    assert records[3].where == f"hub:{tmp_path}, row 4"
+    with pytest.raises(InputError, match=r"has no column 'Sentences' \(did you mean 'sentence'\?\)"):
+        list(read_records(f"hf:{tmp_path}", column="Sentences"))
+
+
+def give(monkeypatch, raw):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(raw)))
+
+
+def test_standard_input(monkeypatch):
+    for raw, column, text in (
+        (b"one two\n", None, "one two"),
+        (b'\n{"text": "one two"}\n', None, "one two"),
+        (b'{"a": "x", "b": "one"}\n', "b", "one"),
+        (b"id\tbody\n1\tone, two\n", "body", "one, two"),
+        (b'"id","text"\n1,one\n', "text", "one"),
+        (b"one two\n", "text", "one two"),
+    ):
+        give(monkeypatch, raw)
+        assert [r.text for r in read_records("-", column=column) if r.text] == [text]
+    give(monkeypatch, b"item,sentence\n1,the dog\n")
+    with pytest.warns(
+        UserWarning, match="standard input looks like a table, .*; --column sentence reads it as a table"
+    ):
+        assert len(list(read_records("-"))) == 2
+    give(monkeypatch, b"He read the text, again\n")
+    assert len(list(read_records("-"))) == 1
+    give(monkeypatch, b"the dog\nthe cat\n")
+    with pytest.raises(InputError, match="standard input has no column 'body'; its columns are the dog"):
+        list(read_records("-", column="body"))
+
+
+HOSTILE = {
+    "text that is JSON": (
+        "a.txt", b'\n{"text": "a"}\n',
+        "a.txt holds JSON objects, not sentences; rename it to end in .jsonl",
+    ),
+    "JSON lines in .json": (
+        "a.json", b'{"text": "a"}\n{"text": "b"}\n',
+        "a.json has a JSON object on each line; rename",
+    ),
+    "JSON that is no list": ("a.json", b'{"text": "a"}', "a.json: a JSON list of objects is needed; got"),
+    "a list of others": ("a.json", b'[{"text": "a"}, 3]', "a.json, item 2: a JSON object is needed; got '3'"),
+    "deep JSON": ("a.json", b"[" * 100_000, "a.json: nested too deep"),
+    "lines that are no JSON": ("a.jsonl", b'{"text": "a"}\n{"text": \n', "a.jsonl, line 2: not JSON (Expecting value)"),
+    "half a character": (
+        "a.jsonl",
+        b'{"text": "\\ud800"}\n',
+        "a.jsonl, line 1: '\\ud800' is not a valid character in text",
+    ),
+    "no such key": ("a.jsonl", b'{"text": "a"}\n{"id": 1}\n', "a.jsonl, line 2: no column 'text'; it has id"),
+    "a number": (
+        "a.jsonl", b'{"text": "a"}\n{"text": 12}\n',
+        "a.jsonl, line 2: the column 'text' must be text; got '12'",
+    ),
+    "columns of text": (
+        "a.csv", b"title,body\na,b\n",
+        "a.csv has several columns of text, none of them text or sentence: name one",
+    ),
+    "a header alone": ("a.csv", b"text,id\n", "a.csv has a header and no rows"),
+    "two columns of a name": ("a.csv", b"text,id,text\na,1,b\n", "a.csv has two columns named 'text'"),
+    "a short row": ("a.csv", b"text,id\na,1\n\nb\n", "a.csv, row 3 (line 4): 1 columns, but the header has 2"),
+    "a long row": (
+        "a.csv", b'text,id\n"a\nb",1\nb, c,1\n',
+        "a.csv, row 2 (line 4): 3 columns, but the header has 2; a text with a comma must be in quotation marks",
+    ),
+    "an open quotation mark": (
+        "a.csv", b'text,id\na,1\n"b,1\nc,1\n',
+        "a.csv, row 2 (line 3): a quotation mark opens a field that none closes",
+    ),
+    "a quotation mark inside": (
+        "a.tsv", b'text\tid\n" a " b\t1\n',
+        "a.tsv, row 1 (line 2): a quotation mark opens a field that none closes, or is not doubled",
+    ),
+    "NUL in a table": ("a.csv", b"text\na\0b\n", "a.csv, line 2: not UTF-8 text (a NUL character)"),
+    "no Parquet": ("a.parquet", b"text\na\n", "a.parquet is not a readable Parquet file"),
+    "packed": ("a.txt", gzip.compress(b"a\n"), "a.txt is not UTF-8 text: it is compressed by gzip; rename it to .gz"),
+    "not packed": ("a.csv.xz", None, "cannot read"),
+    "UTF-16": ("a.txt", "the dog".encode("utf-16"), "a.txt is not UTF-8 text: it looks like UTF-16; save it as UTF-8"),
+    "Latin-1": ("a.txt", b"a\n\ncaf\xe9\n", "a.txt, line 3: not UTF-8 text (invalid continuation byte)"),
+    "no lines": ("a.txt", b"a" * (2**24 + 1), "a.txt, line 1: longer than 16,777,216 characters"),
+    "a tree that goes on": (
+        "a.mrg", b"(S (N a))\n\n(S (N b)\n", "a.mrg: the tree that starts on line 3 lacks 1 closing bracket"
+    ),
+    "traces alone": ("a.mrg", b"(S (-NONE- *))\n", "a.mrg has no text"),
+    "nothing": ("a.jsonl", b"", "a.jsonl is empty"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", HOSTILE)
+def test_hostile_files(tmp_path, fault):
+    name, raw, message = HOSTILE[fault]
+    path = tmp_path / name
+    path.write_bytes(b"text\na\n" if raw is None else raw)
+    with pytest.raises(InputError) as error:
+        list(read_records(path))
+    assert message in str(error.value)
+    assert str(error.value).count(str(path)) == 1
+    assert "\n" not in str(error.value)
+
+
+def test_columns_that_are_not_there(tmp_path):
+    (tmp_path / "a.csv").write_text("Text,label\na,b\n")
+    with pytest.raises(
+        InputError, match="a.csv has no column 'txt' \\(did you mean 'Text'\\?\\); its columns are Text, label"
+    ):
+        list(read_records(tmp_path / "a.csv", column="txt"))
+    (tmp_path / "a.txt").write_text("a b\n")
+    assert next(read_records(tmp_path / "a.txt", column="text")) == Record(1, "a b", {}, str(tmp_path / "a.txt"))
+    with pytest.raises(InputError, match="a.txt is plain text, which has no columns; got the column 'body'"):
+        list(read_records(tmp_path / "a.txt", column="body"))
+
+
+def test_sources_that_are_not_there(tmp_path):
+    for source, message in (
+        (tmp_path / "none.csv", "none.csv does not exist"),
+        (f"{tmp_path}/*.csv", "no file matches"),
+        ("owner/name", "owner/name does not exist"),
+    ):
+        with pytest.raises(InputError, match=message):
+            list(read_records(source))
+
+
+def test_errors_are_skipped(tmp_path):
+    """One line or row, or one file of several, and never the rest."""
+
+    def read(source):
+        errors = []
+        texts = [record.text for record in read_records(source, on_error=errors.append)]
+        return texts, [str(error).replace(f"{tmp_path}/", "") for error in errors]
+
+    (tmp_path / "a.txt").write_bytes(b"one\ncaf\xe9\n\nthree\n")
+    texts, errors = read(tmp_path / "a.txt")
+    assert (texts, len(errors)) == (["one", "", "three"], 1)
+    assert errors[0].startswith("a.txt, line 2: not UTF-8 text")
+    (tmp_path / "a.csv").write_text("text,id\none,1\ntwo\nthree,3\n")
+    assert read(tmp_path / "a.csv") == (["one", "three"], ["a.csv, row 2 (line 3): 1 columns, but the header has 2"])
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "a.jsonl").write_text('{"text": "one"}\n[]\n{"text": 2}\n{"text": "three"}\n')
+    (tmp_path / "d" / "b.jsonl").write_text("")
+    (tmp_path / "d" / "c.jsonl").write_text('{"text": "four"}\n')
+    texts, errors = read(tmp_path / "d")
+    assert (texts, len(errors)) == (["one", "three", "four"], 3)
+    assert errors[2] == "d/b.jsonl is empty"
+    with pytest.raises(InputError, match="b.jsonl is empty"):
+        read(tmp_path / "d" / "b.jsonl")
+
+
+def test_a_german_text_is_read_right(tmp_path):
+    """From a table to sentences and words: umlauts, and quotation marks as Germans set them."""
+    from stack_lm.text import open_corpus
+
+    rows = [{"text": "Der Bär läuft über die Straße. Frau Müller sagte: „Grüß Gott.“"}, {"text": "Sie öffnete."}] * 20
+    (tmp_path / "a.csv").write_bytes(table(",", rows))
+    sentences = [" ".join(sentence.words) for sentence in open_corpus(str(tmp_path / "a.csv"), segmentation="raw")]
+    assert sentences[:3] == [
+        "Der Bär läuft über die Straße .",
+        "Frau Müller sagte : „ Grüß Gott . “",
+        "Sie öffnete .",
+    ]
+
+
+def test_a_dataset_that_was_saved_to_disk(tmp_path):
+    """As `Dataset.save_to_disk` writes it, which the hub's own loader refuses."""
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    from stack_lm.text import open_corpus
+
+    datasets.Dataset.from_list([{"text": "the dog barks ."}, {"text": "it ran ."}]).save_to_disk(str(tmp_path / "d"))
+    for _ in range(2):
+        corpus = open_corpus(f"hub:{tmp_path / 'd'}")
+        assert [sentence.words for sentence in corpus] == [["the", "dog", "barks", "."], ["it", "ran", "."]]
+    with pytest.raises(InputError, match=f"is a dataset that `save_to_disk` wrote: name it as hub:{tmp_path / 'd'}"):
+        open_corpus(str(tmp_path / "d"))

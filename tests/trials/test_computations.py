@@ -1,0 +1,424 @@
+"""Computations of models of tasks, and figures of their trials."""
+
+import json
+import re
+import struct
+
+import numpy as np
+import pytest
+import small_tasks
+import torch
+from conftest import run, run_json
+from small_tasks import TRAIN
+
+from stack_lm.core.checks import build
+from stack_lm.core.errors import InputError
+from stack_lm.core.trace import MOVES
+from stack_lm.figures.trials import Curve, plot_curves
+from stack_lm.memory import Choice
+from stack_lm.tasks import make_task
+from stack_lm.training.trials.computation import TaskModel, choose_example, compute, load_task_model
+from stack_lm.training.trials.config import TaskConfig
+from stack_lm.training.trials.trial import Trial
+
+STACK = {"push_control": "sigmoid", "pop_control": "sigmoid", "read_control": 1.0}
+NOISY = {
+    "memory": "superposition",
+    "hidden_size": 4,
+    "memory_size": 1,
+    "operation_control": "gumbel_softmax",
+    "evaluation_noise": True,
+}
+CHOICE = {"memory": "superposition", "hidden_size": 4, "memory_size": 1}
+
+
+def saved(directory, task, architecture=None, **model):
+    values = small_tasks.config_values(task, architecture)
+    values["model"] |= model
+    trial = Trial(build(TaskConfig, values))
+    directory.mkdir()
+    trial.save(directory)
+    return trial
+
+
+def png_size(path):
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG")
+    return struct.unpack(">II", data[16:24])
+
+
+def panel(computation, name):
+    return computation.panels[name].numbers
+
+
+def test_a_computation_is_that_of_the_network(tmp_path):
+    saved(tmp_path / "m", "test/per_step", **STACK)
+    source = load_task_model(tmp_path / "m")
+    example = choose_example(source.task, "a b b a", None, 0)
+    computation = compute(source, example)
+    ids = torch.tensor([[0, 1, 1, 0]])
+    outputs = source.model(ids, output_actions=True, use_cache=True)
+    np.testing.assert_allclose(panel(computation, "output"), torch.softmax(outputs.logits[0], -1).T.detach(), rtol=1e-5)
+    for name in ("push_strength", "pop_strength"):
+        np.testing.assert_allclose(panel(computation, name)[0], outputs.actions[name][0].detach(), rtol=1e-5)
+    assert "read_strength" not in computation.panels  # it is fixed
+    held = panel(computation, "memory")
+    np.testing.assert_allclose(np.nansum(held, axis=0), outputs.actions["total_strength"][0].detach(), rtol=1e-5)
+    np.testing.assert_allclose(np.diag(held), outputs.actions["push_strength"][0].detach(), rtol=1e-5)
+    assert np.isnan(held[2, 1])  # not pushed yet
+    assert computation.inputs == ["a", "b", "b", "a"]
+    assert computation.targets == ["", "b", "b", "a"]  # the first is not scored
+    best = [source.encoding.answers[k] for k in outputs.logits[0].argmax(-1)]
+    assert computation.outputs == best
+    assert computation.errors == [t for t in range(1, 4) if best[t] != "abba"[t]]
+
+
+@pytest.mark.parametrize("memory", ["superposition", "baby_ntm"])
+def test_a_memory_in_superposition(tmp_path, memory):
+    depth = {"memory_depth": 6} if memory == "baby_ntm" else {}
+    saved(tmp_path / "m", "test/sets", memory=memory, memory_size=1, operation_control="softmax", **depth)
+    source = load_task_model(tmp_path / "m")
+    computation = compute(source, choose_example(source.task, None, 5, 0))
+    np.testing.assert_allclose(panel(computation, "operation").sum(0), 1, rtol=1e-5)
+    (operations,) = [field.operations for field in source.model.model.cell.memory.actions if isinstance(field, Choice)]
+    assert list(computation.panels["operation"].labels) == [name.replace("_", " ") for name in operations]
+    state, base = None, source.model.model
+    ids = torch.tensor([[source.encoding.symbols.index(symbol) for symbol in computation.inputs]])
+    scan = base.cell.scan(base.embed(ids, None), state)
+    cells = scan.state.memory.cells[0]
+    first = cells[:, 0] if cells.dim() == 2 else cells[0, :, 0]
+    shown = panel(computation, "memory")[:, -1]
+    np.testing.assert_allclose(shown, first[: len(shown)].detach(), atol=1e-5)
+
+
+def test_a_computation_with_noise_is_one_draw(tmp_path):
+    """The answers and the actions are of the same noise, and each time."""
+    saved(tmp_path / "m", "test/per_step", **NOISY)
+    source = load_task_model(tmp_path / "m")
+    example = choose_example(source.task, "a b b a", None, 0)
+    first, second = (compute(source, example) for _ in range(2))
+    for name, panel in first.panels.items():
+        np.testing.assert_array_equal(panel.numbers, second.panels[name].numbers)
+    noise = source.model.base_model.cell.controls.draw_noise(
+        (1, 4), source.model.base_model.cell.reference_tensor, torch.Generator().manual_seed(0)
+    )
+    assert noise
+    source.model.base_model.cell.controls.given_noise = noise
+    outputs = source.model(torch.tensor([[0, 1, 1, 0]]), use_cache=False, output_actions=True)
+    weights = outputs.actions["operation"][0].flatten(1).T.double().detach().numpy()
+    np.testing.assert_allclose(first.panels["operation"].numbers, weights, rtol=1e-5)
+    shares = torch.softmax(outputs.logits[0].double(), -1).T.detach().numpy()
+    np.testing.assert_allclose(first.panels["output"].numbers, shares, rtol=1e-5)
+
+
+def test_several_stacks_have_operations_each(tmp_path):
+    saved(tmp_path / "m", "test/sets", num_stacks=2, operation_control="softmax", **CHOICE)
+    source = load_task_model(tmp_path / "m")
+    computation = compute(source, choose_example(source.task, None, 5, 0))
+    assert list(computation.panels["operation"].labels) == ["push 1", "pop 1", "push 2", "pop 2"]
+    assert len(panel(computation, "value")) == 2
+
+
+def test_a_network_between_buffers(tmp_path):
+    """Its steps are twice the symbols; the actions and the outputs are those of the model."""
+    saved(tmp_path / "m", "test/per_step", "BufferedStackRNNForTransduction", **STACK, steps_per_token=2)
+    source = load_task_model(tmp_path / "m")
+    computation = compute(source, choose_example(source.task, "a b b a", None, 0))
+    outputs = source.model(torch.tensor([[0, 1, 1, 0]]), target_length=4, output_actions=True)
+    assert computation.steps == ["1", "2", "3", "4", "5", "6", "7", "8"]
+    for name in ("input_pop_strength", "output_push_strength", "input_strength", "push_strength", "pop_strength"):
+        np.testing.assert_allclose(panel(computation, name)[0], outputs.actions[name][0].detach(), rtol=1e-5)
+    total = outputs.actions["total_strength"][0].detach()
+    np.testing.assert_allclose(np.nansum(panel(computation, "memory"), 0), total, rtol=1e-5)
+    shown = panel(computation, "output")
+    np.testing.assert_allclose(shown[:, :4], torch.softmax(outputs.logits[0], -1).T.detach(), rtol=1e-5)
+    assert np.isnan(shown[:, 4:]).all()
+    np.testing.assert_allclose(panel(computation, "input_reading")[:, 0], [1, 0])  # the first symbol
+
+
+def test_readings(tmp_path):
+    """A stack from which nothing is popped: the reading of strength 1 is an average from the top."""
+    saved(tmp_path / "m", "test/per_step", push_control=1.0, pop_control=0.0, read_control=1.0)
+    source = load_task_model(tmp_path / "m")
+    computation = compute(source, choose_example(source.task, "a b b a", None, 0))
+    np.testing.assert_allclose(panel(computation, "reading"), panel(computation, "value"), rtol=1e-5)
+    assert "push_strength" not in computation.panels
+
+
+def test_long_vectors_show_their_first_numbers(tmp_path):
+    saved(tmp_path / "m", "test/per_step", **STACK | {"memory_size": 20})
+    source = load_task_model(tmp_path / "m")
+    shown = compute(source, choose_example(source.task, "a b", None, 0)).panels["value"]
+    assert (shown.name, len(shown.numbers)) == ("pushed vector, first 12 of 20 numbers", 12)
+
+
+def test_without_a_memory_only_inputs_and_outputs(tmp_path):
+    saved(tmp_path / "m", "test/language", memory="none")
+    source = load_task_model(tmp_path / "m")
+    assert list(compute(source, choose_example(source.task, "a b", None, 0)).panels) == ["input", "output"]
+
+
+def test_examples(tmp_path):
+    task = make_task("hao2018/reversal")
+    assert task.write(choose_example(task, "1 0", None, 0).source) == "1 0 # #"
+    assert len(choose_example(task, None, 5, 3).source) == 10
+    assert choose_example(task, None, None, 0) == choose_example(task, None, None, 0)
+    with pytest.raises(InputError, match="'x' is not a symbol of hao2018/reversal"):
+        choose_example(task, "1 x", None, 0)
+    with pytest.raises(InputError, match="suzgun2019/dyck2 has no string of a length from 7 to 7"):
+        choose_example(make_task("suzgun2019/dyck2"), None, 7, 0)
+    with pytest.raises(InputError, match="a figure shows strings of a length from 1 to 120; got 999999999"):
+        choose_example(task, None, 999_999_999, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "shortest"), [("suzgun2019/dyck2", 21), ("suzgun2019/homomorphic_palindrome", 22), ("hao2018/xor", 12)]
+)
+def test_examples_of_long_training_strings(name, shortest):
+    """The shortest there are, where none fits on a page."""
+    task = make_task(name, splits={"train": {"shortest": shortest}})
+    size = len(choose_example(task, None, None, 0).source)
+    assert size >= shortest
+
+
+def test_an_example_is_filled_as_in_the_data():
+    """A network between buffers has steps for the padding too."""
+    task = make_task("hao2018/reversal_buffered")
+    assert {len(example.source) for example in task.split("train", 0)} == {24}
+    assert len(choose_example(task, "1 0", None, 0).source) == 24
+    assert len(choose_example(task, None, 13, 0).source) == 48
+    assert len(choose_example(task, "1 " * 30, None, 0).source) == 60
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_the_run_of_a_nondeterministic_stack(capsys, tmp_path, size):
+    saved(tmp_path / "m", "test/language", memory="nondeterministic", memory_size=size)
+    text, figure = "a b b a", tmp_path / "figure.png"
+    source = load_task_model(tmp_path / "m")
+    computation = compute(source, choose_example(source.task, text, None, 0))
+    best = computation.run
+    assert ("value" in computation.panels) == bool(size)
+    stack = panel(computation, "run_stack")
+    np.testing.assert_array_equal(np.isfinite(stack).sum(0) - 1, best.depths)
+    np.testing.assert_array_equal(stack[-1 - best.depths, range(5)], best.symbols)
+    assert [panel(computation, "run_move")[:, t].argmax() for t in range(5)] == [MOVES.index(m) for m in best.moves]
+    if size:
+        return
+    arguments = ("inspect", tmp_path / "m", text, "--output", tmp_path / "p.html")
+    told = run_json(capsys, *arguments, "--figure", figure)  # whose targets have a slash: </s>
+    assert told["run"]["moves"] == list(best.moves)
+    assert told["run"]["stacks"] == [list(symbols) for symbols in best.stacks]
+    assert "move of the most probable run" in (tmp_path / "p.html").read_text()
+    status, out, _ = run(capsys, *arguments)
+    assert (status, "symbol" in out, "depth" in out) == (0, True, True)
+    status, _, _ = run(capsys, "plot", "memory", tmp_path / "m", "--input", text, "--output", figure)
+    assert status == 0
+    assert png_size(figure)[1] > 300
+
+
+def test_a_plot_of_one_string(capsys, tmp_path):
+    saved(tmp_path / "m", "test/per_step", **STACK)
+    output = tmp_path / "figure.svg"
+    told = run_json(capsys, "plot", "computation", tmp_path / "m", "--input", "a b b a", "--output", output)
+    assert told["input"] == "a b b a"
+    assert len(told["outputs"]) == 4
+    for label in ("pop strength (elements)", "push strength (elements)", "symbol that is read at each step"):
+        assert f"<!-- {label} -->" in output.read_text()
+
+
+def test_a_plot_of_a_memory(capsys, tmp_path):
+    saved(tmp_path / "m", "test/per_step", **STACK)
+    output = tmp_path / "figure.pdf"
+    status, out, _ = run(capsys, "plot", "memory", tmp_path / "m", "--length", 4, "--output", output)
+    assert (status, out) == (0, f"written: {output}\n")
+    assert output.read_bytes().startswith(b"%PDF")
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory):
+    """The trials of a table of two rows."""
+    folder = tmp_path_factory.mktemp("trials")
+    rows = {
+        ("echo", "yes"): {"task": "test/per_step"},
+        ("echo", "no"): {"task": "test/per_step", "model": {"memory": "none"}},
+    }
+    table = small_tasks.write_table(
+        folder, "Strings that are echoed", rows, columns=["task", "stack"], measures=["accuracy.median"], seeds=2
+    )
+    assert TRAIN.main([str(table)]) == 0
+    return folder / "runs"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["convergence"], ["convergence", "--score", "loss"], ["lengths"], ["lengths", "--rows", "yes"]]
+)
+def test_plots_of_trials(capsys, tmp_path, trials, arguments):
+    kind, *rest = arguments
+    output = tmp_path / "figure.svg"
+    status, _, err = run(capsys, "plot", kind, trials, "--output", output, *rest)
+    assert status == 0, err
+    text = output.read_text()
+    x = "strings trained on" if kind == "convergence" else "symbols read"
+    y = "loss, training" if "loss" in rest else f"accuracy (%), {'validation' if kind == 'convergence' else 'test'}"
+    names = ["stack: yes"] if "--rows" in rest else ["stack: yes", "stack: no"]
+    for said in (x, y, "Strings that are echoed", *names):
+        assert f"<!-- {said} -->" in text
+
+
+def test_curves_show_the_median_and_the_whole_range():
+    curves = {"": {"model": [Curve([1, 2], [0.1, 0.5]), Curve([1], [0.3]), Curve([1, 2], [0.9, 1.0])]}}
+    (axes,) = plot_curves(curves, "x", "y").axes
+    (line,) = axes.lines
+    assert line.get_xydata().tolist() == [[1, 0.3], [2, 0.5]]  # the second trial's 0.3 goes on
+    (shade,) = axes.collections
+    corners = {tuple(corner) for corner in shade.get_paths()[0].vertices.tolist()}
+    assert {(1, 0.1), (1, 0.9), (2, 0.3), (2, 1.0)} <= corners
+    with pytest.raises(InputError, match="at most 6 rows; this one has 7"):
+        plot_curves({"": {str(i): curves[""]["model"] for i in range(7)}}, "x", "y")
+
+
+def test_a_plot_of_training(capsys, tmp_path, small_run):
+    output = tmp_path / "figure.svg"
+    told = run_json(capsys, "plot", "training", small_run, "--output", output)
+    assert told["updates"] == {"small": 180}
+    assert "<!-- small -->" in output.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["computation", "M", "--input", "a c"], "'c' is not a symbol of test/per_step"),
+        (
+            ["computation", "M", "--score", "loss"],
+            "--score goes with convergence, lengths or results, not with computation",
+        ),
+        (["results", "RUNS", "--score", "accuracy.mean"], "--score is the name of a score, such as accuracy; got 'acc"),
+        (["memory", "M", "--input", "a", "--length", "3"], "--length is for a random string, and --input names one"),
+        (["computation", "RUNS"], "has no model of a task: there is no task.json"),
+        (["lengths", "M"], "has no results: there is no table.yaml"),
+        (["lengths", "RUNS", "--score", "coarse"], "have no score 'coarse'; they have accuracy"),
+        (["convergence", "RUNS", "--score", "coarse"], "have no 'coarse' of validation strings; --score loss has them"),
+        (["lengths", "RUNS", "--rows", "tape"], "no row matches 'tape'; the rows are echo, yes; echo, no"),
+        (["memory", "M", "--input", ""], "a figure of test/per_step needs a string of at least one symbol"),
+        (["computation", "M", "--input", "a " * 121], "a figure shows at most 120 steps; there are 121"),
+        (["lengths", "RUNS", "M"], "a figure of lengths has one DIR; got 2"),
+    ],
+)
+def test_bad_input(capsys, tmp_path, trials, arguments, message):
+    saved(tmp_path / "m", "test/per_step", **STACK)
+    places = {"M": tmp_path / "m", "RUNS": trials}
+    output = tmp_path / "figure.png"
+    given = [places.get(argument, argument) for argument in arguments]
+    status, out, err = run(capsys, "plot", *given, "--output", output)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert not output.exists()
+
+
+def test_a_model_that_cannot_be_loaded(tmp_path):
+    saved(tmp_path / "m", "test/per_step")
+    (tmp_path / "m" / "task.json").write_text('{"task": "nonesuch", "options": {}}')
+    with pytest.raises(InputError, match="task must be one of"):
+        load_task_model(tmp_path / "m")
+    (tmp_path / "m" / "task.json").write_text("{")
+    with pytest.raises(InputError, match="has no model that can be loaded"):
+        load_task_model(tmp_path / "m")
+
+
+def test_inspect_shows_a_string_of_a_task(capsys, tmp_path):
+    saved(tmp_path / "m", "test/per_step", **STACK)
+    page, figure = tmp_path / "page.html", tmp_path / "figure.png"
+    arguments = ("inspect", tmp_path / "m", "a b b a", "--output", page, "--figure", figure)
+    told = run_json(capsys, *arguments)
+    assert told["inputs"] == ["a", "b", "b", "a"]
+    assert told["written"] == [str(page), str(figure)]
+    source = load_task_model(tmp_path / "m")
+    computation = compute(TaskModel(*source), choose_example(source.task, "a b b a", None, 0))
+    np.testing.assert_allclose(told["panels"]["push_strength"]["numbers"], panel(computation, "push_strength"))
+    text = page.read_text()
+    assert "http" not in text.replace("http-equiv", "")
+    assert "push strength (elements)" in text
+    assert text.count("<td") == text.count("</td>")
+    for value in panel(computation, "push_strength")[0]:
+        assert re.search(rf">{value:.2f}</td>", text)
+    status, out, _ = run(capsys, *arguments[:3], "--output", page)
+    assert status == 0
+    assert "answer" in out
+    for option in (["--data", "x"], ["--signal", "push_strength"], ["--device", "cpu"], ["--word-strength", "max"]):
+        status, _, err = run(capsys, *arguments[:3], "--output", page, *option)
+        assert (status, err.count("\n")) == (2, 1)
+        assert "is for sentences" in err
+
+
+def test_symbols_of_a_page_are_text(capsys, tmp_path):
+    """Symbols such as `<s>` are no tags."""
+    saved(tmp_path / "m", "test/language")
+    status, _, err = run(capsys, "inspect", tmp_path / "m", "a b", "--output", tmp_path / "page.html")
+    assert status == 0, err
+    text = (tmp_path / "page.html").read_text()
+    assert "&lt;s&gt;" in text
+    assert "<s>" not in text
+    assert json.loads((tmp_path / "m" / "task.json").read_text())["task"] == "test/language"
+
+
+@pytest.fixture
+def strings(tmp_path):
+    """A file of strings of test/per_step; the first answer is not scored."""
+    (tmp_path / "strings.csv").write_text("a b b a,a b b a\nb a,b a\nb b b,b b b\n")
+    return tmp_path / "strings.csv"
+
+
+def test_models_are_scored_on_the_strings_of_a_file(capsys, tmp_path, strings):
+    places = [tmp_path / name for name in ("a", "b", "#")]
+    for answer, place in enumerate(places):
+        trial = saved(place, "test/per_step")
+        torch.nn.init.zeros_(trial.model.score.weight)
+        trial.model.score.bias.data = torch.eye(3)[answer]
+        trial.model.save_pretrained(place)
+    told = run_json(capsys, "tasks", "score", strings, *places)
+    assert (told["task"], told["lines"]) == ("test/per_step", 3)
+    # Scored are b b a, a, and b b: of six, four are b.
+    assert [model["accuracy"] for model in told["models"]] == pytest.approx([2 / 6, 4 / 6, 0])
+    numbers = {name: told[name]["accuracy"] for name in ("minimum", "median", "maximum")}
+    assert numbers == pytest.approx({"minimum": 0, "median": 2 / 6, "maximum": 4 / 6})
+    status, out, _ = run(capsys, "tasks", "score", strings, *places)
+    assert status == 0
+    assert re.search(r"median +\S? *0.3333", out)
+
+
+@pytest.mark.parametrize(
+    ("content", "models", "message"),
+    [
+        ("a b,a a\n", ["m"], "line 1 does not agree with test/per_step: the output is a a, the task's a b"),
+        ("a b,a b\na c,a b\n", ["m"], "line 2: 'c' is not a symbol of test/per_step"),
+        ("", ["m"], "is empty"),
+        ("a b,a b\n", ["m", "other"], "the models must be of one task; "),
+        ("a b,a b\n", ["nowhere"], "has no model of a task: there is no task.json"),
+    ],
+)
+def test_strings_that_cannot_be_scored(capsys, tmp_path, strings, content, models, message):
+    strings.write_text(content)
+    saved(tmp_path / "m", "test/per_step")
+    saved(tmp_path / "other", "test/summed")
+    status, out, err = run(capsys, "tasks", "score", strings, *(tmp_path / name for name in models))
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert message in err
+
+
+def test_a_memory_from_outside_is_shown_without_its_contents(tmp_path, registers):
+    """Nobody knows where they are in its state: its actions and readings are shown."""
+    saved(tmp_path / "m", "test/per_step", memory="registers", memory_depth=3)
+    found = load_task_model(tmp_path / "m")
+    computation = compute(found, choose_example(found.task, "a b b a", None, 0))
+    assert {"write", "read", "decay_strength", "value", "reading"} <= set(computation.panels)
+    assert "memory" not in computation.panels
+
+
+def test_a_plot_of_a_memory_from_outside_has_its_actions(capsys, tmp_path, registers):
+    saved(tmp_path / "m", "test/per_step", memory="registers", memory_depth=3)
+    output = tmp_path / "figure.svg"
+    status, _, _ = run(capsys, "plot", "memory", tmp_path / "m", "--length", 4, "--output", output)
+    text = output.read_text()
+    assert status == 0
+    assert all(f"<!-- {said} -->" in text for said in ("decay strength (elements)", "write (weight)", "read (weight)"))
+    assert "<!-- reading -->" not in text
