@@ -59,7 +59,13 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """The help, whose usage line has the arguments first, then the required options."""
-        forms = {None: "{}", "?": "[{}]", "+": "{} ...", "*": "[{} ...]", argparse.PARSER: "{} ..."}
+        forms: dict[str | int | None, str] = {
+            None: "{}",
+            "?": "[{}]",
+            "+": "{} ...",
+            "*": "[{} ...]",
+            argparse.PARSER: "{} ...",
+        }
         words = [forms.get(a.nargs, "{}").format(a.metavar or a.dest) for a in self._actions if not a.option_strings]
         words += [
             f"{a.option_strings[-1]} {a.metavar or a.dest}" for a in self._actions if a.option_strings and a.required
@@ -312,14 +318,14 @@ def progress(
     console = _console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         task = bar.add_task(description, total=total)
-        clock, done = LineClock(), 0
+        clock, done = LineClock(), 0.0
 
         def advance(n: float) -> None:
             nonlocal done
             bar.advance(task, n)
             done += n
             if lines and not quiet and clock.due():
-                print_note(f"{description}: {done:,}{'' if total is None else f' of {total:,}'}")
+                print_note(f"{description}: {done:,.0f}{'' if total is None else f' of {total:,}'}")
 
         yield advance
 

@@ -98,7 +98,7 @@ def plot_learning_curves(runs: Mapping[str, Records], title: str = "") -> Figure
     figure = new_figure(4.2 * columns, height, title)
     for key, axes in zip(shown, panel_grid(figure, len(shown), columns, sharex=True), strict=True):
         for i, (name, records) in enumerate(runs.items()):
-            style = {"color": f"C{i % 10}", "linestyle": LINES[i // 10 % len(LINES)]}
+            style: dict[str, Any] = {"color": f"C{i % 10}", "linestyle": LINES[i // 10 % len(LINES)]}
             if key in _TRAINING:
                 losses = [(r["step"], r[_TRAINING[key]]) for r in records if _TRAINING[key] in r]
                 training = [(x, _perplexity(y)) for x, y in losses] if key == "eval_perplexity" else losses

@@ -30,7 +30,7 @@ class MemoryPreTrainedModel(PreTrainedModel):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "forward" in vars(cls):
-            cls.forward = take_cache(cls.forward)  # type: ignore[method-assign]
+            cls.forward = take_cache(cls.forward)
 
     def memories(self) -> list[ControlledMemory]:
         """The memory layers, in order; see `stack_lm.nn.memories`."""

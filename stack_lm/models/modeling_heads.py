@@ -156,7 +156,7 @@ class StackRNNForSequenceClassification(_Head):
                     raise ValueError(f"sequence {row} of the batch has a label but no token: all of it is padding")
                 earlier = torch.full_like(last, float("nan"))
             last = torch.where(has_token, last, earlier)
-        cache = outputs.cache
+        cache: Any = outputs.cache
         if cache is not None:
             cache.update_state(_LAST, last, cache.get_seq_length() - cache.get_seq_length(_LAST))
         return last

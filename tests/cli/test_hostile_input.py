@@ -8,7 +8,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from commands.cases import fails, save_model, write
+from cli.cases import fails, save_model, write
 from conftest import run, run_json
 
 from stack_lm import train_word_tokenizer

@@ -4,7 +4,7 @@ import json
 
 import pandas
 import pytest
-from commands.cases import fails, save_model, write
+from cli.cases import fails, save_model, write
 from conftest import run, run_json
 
 ROWS = "".join(f"the dog {i},{'ab'[i % 2]}\n" for i in range(20))

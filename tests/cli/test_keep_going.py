@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from commands.cases import fails, save_model
+from cli.cases import fails, save_model
 from conftest import run
 
 MRG = "( (S (DT the) (NN dog)) )\n"

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from commands.cases import fails
+from cli.cases import fails
 from conftest import run, run_json, tiny_config
 from transformers import AutoTokenizer
 

@@ -72,7 +72,9 @@ class ControllerPlan(Plan):
         work = inputs.shape[1] * steps * sum(part.size for part in arrays.parameters if part is not None)
         super().__init__(spec, inputs.shape[1], work // _WORK_OF_A_THREAD)
         self.one_hot, self.output_readings = inputs.dtype == np.int64, output_readings
-        self.kind = controller_kind(controller)
+        kind = controller_kind(controller)
+        assert kind is not None  # the backend has looked
+        self.kind = kind
         self.direct = self.kind == DIRECT
         self.layers, self.size, self.depth = controller.num_layers, controller.hidden_size, controller.reading_size
         self.first_layer = controller.first_layer

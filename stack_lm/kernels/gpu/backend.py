@@ -105,6 +105,7 @@ def scan(
     )
     stack = _stack(system.memory, system.controls) if system.memory.actions else None
     kind = controller_kind(controller)
+    assert kind is not None  # `obstacle` has looked
     settings = launches.Settings(kind, controller.recurrent, controller.skips, output_readings, stack)
     results = launches.Results(*_run(launches, settings, given))
     dtype = weights.inputs.dtype

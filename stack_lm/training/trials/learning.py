@@ -329,6 +329,6 @@ class _JointTrials:
 
 def _stack(parts: Sequence[Encoded], padding: int) -> Encoded:
     """The examples of several trials [S, N, ...], padded to the longest."""
-    fields = Encoded(*map(list, zip(*parts, strict=True)))
+    fields: Any = Encoded._make(map(list, zip(*parts, strict=True)))
     stacked = [torch.stack(field) if field[0].dim() == 1 else stack_padded(field) for field in fields]
     return Encoded(*stacked)._replace(inputs=stack_padded(fields.inputs, padding))
