@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 _VERBS = (
     "is:are was:were has:have does:do goes:go 's:'re aches:ache belies:belie biases:bias blitzes:blitz buses:bus "
     "caches:cache canvases:canvas focuses:focus gases:gas quizzes:quiz underlies:underlie unties:untie waltzes:waltz"
@@ -63,25 +61,4 @@ def plural_forms(noun: str) -> list[str]:
         forms.append(noun[:-3] + "men")
     if noun.endswith(("f", "fe")):
         forms.append(noun.removesuffix("e")[:-1] + "ves")
-    return forms
-
-
-def inflected_words(counts: Mapping[tuple[str, str], int], minimum: int) -> set[tuple[str, str]]:
-    """Singular and plural forms of nouns and present-tense verbs whose other form is also in a text.
-
-    Args:
-        counts: how often the text has each word, in lower case, with each tag: NN, NNS, VBZ and VBP.
-        minimum: the minimum count of a form.
-
-    Returns:
-        The forms, each with its tag.
-    """
-    frequent = {key for key, count in counts.items() if count >= minimum and key[0].isalpha() and len(key[0]) > 1}
-    forms = set()
-    for word, tag in frequent:
-        singular = {"VBP": "VBZ", "NN": "NNS"}.get(tag)
-        if singular is not None:
-            others = [other_form(word, tag)] if tag == "VBP" else plural_forms(word)
-            found = [(other, singular) for other in others if (other, singular) in frequent]
-            forms |= {(word, tag), *found} if found else set()
     return forms

@@ -87,16 +87,6 @@ def test_commands_import_the_files(results):
     assert "perplexity" in printed["corpus"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("title", ["memory", "task"])
-def test_an_error_is_an_exit_status(title, results):
-    """Without the files, of which only a saved model knows."""
-    folder, _ = results
-    command = re.sub(r"--import \S+", "", recipe(title)[4][-1])
-    done = execute(folder, *as_typed(command))
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-
-
 def test_files_follow_the_style_of_the_project(tmp_path):
     """As files of the project, but for what a linter would ask of a package alone."""
     for title in RECIPES:

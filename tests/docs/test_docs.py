@@ -157,15 +157,6 @@ def test_the_tutorial_runs(tmp_path):
     assert (tmp_path / "strengths.png").exists()
 
 
-@pytest.mark.slow
-def test_the_picture_on_the_start_page_is_what_its_command_draws(tmp_path):
-    (command,) = re.findall(r"^```sh\n(.*?)^```", (DOCS / "index.md").read_text(), re.DOTALL | re.MULTILINE)
-    (tmp_path / "models").symlink_to(DOCS.parent / "models")
-    command = command.replace("stack-lm ", f"{sys.executable} -m stack_lm.cli.main ")
-    subprocess.run(["sh", "-ec", command], cwd=tmp_path, check=True, capture_output=True, timeout=500)
-    assert (tmp_path / "tree.svg").read_text() == (DOCS / "figures" / "tree.svg").read_text()
-
-
 def test_the_site_fetches_nothing():
     settings = (DOCS.parent / "mkdocs.yml").read_text()
     assert "font: false" in settings

@@ -127,11 +127,6 @@ def check_row(wsj, row, names):
 
 
 @pytest.mark.slow
-def test_prpn_row(wsj):
-    check_row(wsj, "nltk_pos/prpn/nonbin/full", ["left", "right", "balanced", "random distances", "random merges"])
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["nltk_pos", "nltk_tok"])
 def test_all_rows(wsj, corpus):
     rows = [row for row in wsj[1]["baselines"] if row.startswith(corpus)]

@@ -1,5 +1,3 @@
-import random
-
 import numpy as np
 import pytest
 from conftest import all_binary_trees
@@ -110,24 +108,12 @@ def test_right_branching_can_vote():
     assert spans(combine_runs([[one], [two]], prior=right_branching).trees[0]) == spans(two)
 
 
-def test_the_best_existing_tree_is_one_of_the_runs():
-    words = [f"w{i}" for i in range(7)]
-    runs = [[random_splits(words, random.Random(seed))] for seed in range(4)]
-    found = combine_runs(runs, existing=True, outlier_share=0)
-    assert spans(found.trees[0]) in [spans(run[0]) for run in runs]
-
-
 def test_mutual_f1_is_that_of_the_spans_inside_the_sentence():
     words = "a b c d".split()
     one = ConstituencyTree.unlabelled(words, [(0, 4), (0, 2), (2, 4)])
     two = ConstituencyTree.unlabelled(words, [(0, 4), (0, 2), (0, 3)])
     short = ConstituencyTree.unlabelled(["x", "y"], [(0, 2)])
     assert mutual_f1([[one, short], [two, short]])[0, 1] == pytest.approx(50)
-
-
-def test_trees_of_two_words_agree():
-    tree = right_branching(["a", "b"])
-    assert combine_runs([[tree], [tree]]).agreement.tolist() == [100, 100]
 
 
 @pytest.mark.parametrize(

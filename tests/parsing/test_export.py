@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stack_lm.core.errors import InputError
 from stack_lm.parsing import ConstituencyTree, balanced, read_treebank, right_branching
-from stack_lm.parsing.drawing import draw_trees, text_width
+from stack_lm.parsing.drawing import draw_trees
 from stack_lm.parsing.export import forest_document, to_forest, write_trees
 from stack_lm.parsing.page import trees_page
 
@@ -36,13 +36,6 @@ def test_latex_specials_are_escaped(words):
     plain = re.sub(r"\\[#$%&_{}]", "", plain.replace(r"\begin{forest}", "").replace(r"\end{forest}", ""))
     assert not re.search(r"[\\#$%&_~^]", plain)
     assert plain.count("{") == plain.count("}")
-
-
-def test_forest_is_a_document():
-    text = forest_document([GOLD, FOUND])
-    assert text.count(r"\begin{forest}") == 2
-    assert text.startswith(r"\documentclass")
-    assert text.endswith("\\end{document}\n")
 
 
 @pytest.mark.slow
@@ -81,28 +74,6 @@ def test_a_picture_without_gold():
     svg = draw_trees([GOLD, FOUND, ConstituencyTree.unlabelled(["one"], [])])
     assert {path.get("class") for path in parts(svg, "path")} == {"plain"}
     assert not re.search("https?://(?!www.w3.org/2000/svg)", svg)
-
-
-def test_everything_is_inside_the_picture():
-    words = [f"incomprehensibly{i}" for i in range(60)]
-    svg = ElementTree.fromstring(draw_trees([right_branching(words)], [right_branching(words)]))
-    width, height = float(svg.get("width")), float(svg.get("height"))
-
-    def check(element, x, y):
-        shift = re.findall("[0-9.]+", element.get("transform", ""))
-        x, y = (x + float(shift[0]), y + float(shift[1])) if shift else (x, y)
-        if element.tag == NAMESPACE + "text":
-            assert 0 <= x + float(element.get("x")) <= width
-            assert 0 <= y + float(element.get("y")) <= height
-        for child in element:
-            check(child, x, y)
-
-    check(svg, 0, 0)
-
-
-def test_words_are_escaped():
-    svg = draw_trees([right_branching(["<b>", "&", "c"])])
-    assert {"<b>", "&", "c"} <= {text.text for text in parts(svg, "text")}
 
 
 def test_files_by_their_endings(tmp_path):
@@ -151,20 +122,6 @@ def test_any_text_is_well_formed_and_shown(words):
     assert shown == [re.sub("[\x01\ufffe]", "\ufffd", word) for word in words]
 
 
-def test_words_never_touch():
-    """By the widths of DejaVu Sans, which are greater than those of most fonts."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextPath
-
-    words = ["WWWWW", "MMMM", "iiii", ",", "Straße", "incomprehensibly", "1,583,000", "@@%%", "ÀÉÎ"]
-    font = FontProperties(family="DejaVu Sans")
-    for word in words:
-        measured = TextPath((0, 0), word, size=13, prop=font).get_extents().width
-        assert measured < text_width(word) + 14 - 3, word
-    assert text_width("漢字") == 2 * text_width("漢") == 26
-    assert text_width("e\u0301") == text_width("e")
-
-
 def test_a_page_of_trees():
     page = trees_page([FOUND, None, right_branching(["<b>", "&"])], source="<models>/m")
     # A page is HTML; these are the parts of it that XML has too.
@@ -178,12 +135,6 @@ def test_a_page_of_trees():
     assert tree.find("header/h1").text == "2 trees: <models>/m"
     assert len(list(tree.iter(NAMESPACE + "svg"))) == 2
     assert not re.search("https?://(?!www.w3.org/2000/svg)", page)
-
-
-def test_a_page_beside_gold():
-    page = trees_page([FOUND, GOLD], [GOLD, GOLD])
-    assert "1 of 3 predicted spans are right" in page
-    assert "Dashed orange" in page
 
 
 def test_what_cannot_be_written_leaves_nothing(tmp_path):

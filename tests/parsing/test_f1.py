@@ -17,7 +17,6 @@ from stack_lm.parsing import (
     Convention,
     get_convention,
     prepare_gold,
-    random_distances,
     random_merges,
     read_predictions,
     read_treebank,
@@ -25,7 +24,6 @@ from stack_lm.parsing import (
     right_branching,
     score_trees,
 )
-from stack_lm.parsing.heads import last_child
 
 
 def tree(text):
@@ -200,52 +198,6 @@ def test_precision_and_recall_trade_places_with_the_sides(one, rng, convention):
     other = random_merges(one.leaves(), rng)
     there, back = score_trees([one], [other], rules), score_trees([other], [one], replace(rules, labels="ignored"))
     assert there.counts.tolist() == back.counts[:, [0, 2, 1]].tolist()
-
-
-@given(TREES, st.randoms())
-@settings(max_examples=50)
-def test_label_names_do_not_matter_without_labels(one, rng):
-    other = random_merges(one.leaves(), rng)
-    renamed = one.copy(deep=True)
-    for node in renamed.subtrees(lambda node: isinstance(node[0], Tree)):
-        node.set_label("Q" + node.label())
-    for convention in ("prpn", "compound-pcfg", "corpus"):
-        assert score_trees([one], [other], convention).f1 == score_trees([renamed], [other], convention).f1
-    # With labels precision and recall trade places when the sides do.
-    there, back = score_trees([one], [renamed], "evalb"), score_trees([renamed], [one], "evalb")
-    assert (there.precision, there.recall) == (back.recall, back.precision)
-
-
-def test_the_order_of_sentences_does_not_matter():
-    rng = random.Random(0)
-    gold = [random_merges([f"w{i}" for i in range(n)], rng) for n in range(2, 30)]
-    predicted = [random_distances(t.words, rng) for t in gold]
-    for convention in CONVENTIONS:
-        one = score_trees(gold, predicted, convention)
-        two = score_trees(gold[::-1], predicted[::-1], convention)
-        assert one.f1 == pytest.approx(two.f1)
-        assert np.array_equal(one.per_sentence, two.per_sentence[::-1])
-        assert one.per_sentence.shape == (28, 3)
-
-
-@given(TREES)
-def test_no_binary_tree_beats_a_binarised_gold_tree(one):
-    """The upper bound that the baselines print, against all binary trees of up to five words."""
-    words = one.leaves()[:5]
-    gold = prepare_gold(one, get_convention("prpn"))
-    if len(one.leaves()) > 5:
-        return
-    best = score_trees([gold], [gold.tree.binarize(last_child)], "prpn").f1
-    every = [score_trees([gold], [binary], "prpn").f1 for binary in all_binary_trees(words)]
-    assert best == pytest.approx(max(every))
-
-
-def all_binary_trees(words):
-    if len(words) == 1:
-        return [words[0]]
-    halves = [(words[:i], words[i:]) for i in range(1, len(words))]
-    pairs = [(a, b) for left, right in halves for a in all_binary_trees(left) for b in all_binary_trees(right)]
-    return [Tree("X", list(pair)) for pair in pairs]
 
 
 def test_predictions_may_be_of_the_words_left():

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-from conftest import needs_real_data
 
 import stack_lm.eval
-from stack_lm.parsing import CONVENTIONS, read_treebank, right_branching, score_trees
+from stack_lm.parsing import CONVENTIONS, read_treebank, score_trees
 
 evaluate = pytest.importorskip("evaluate")
 
@@ -69,19 +68,6 @@ def test_rules_can_be_changed(metric):
 def test_bad_input(metric, predictions, options, message):
     with pytest.raises(ValueError, match=message):
         metric.compute(predictions=predictions, references=GOLD, **options)
-
-
-@needs_real_data
-@pytest.mark.slow
-def test_right_branching_on_the_nltk_sample(metric):
-    trees = read_treebank("nltk:treebank")
-    found = metric.compute(
-        predictions=[right_branching(tree.words).brackets() for tree in trees],
-        references=[tree.brackets() for tree in trees],
-        convention="prpn",
-    )
-    assert found["f1"] == pytest.approx(39.91, abs=0.005)
-    assert found["n_sentences"] == 3914
 
 
 def test_the_card_says_what_the_module_takes():

@@ -76,14 +76,6 @@ def test_a_tree_as_json_is_read_again(tmp_path):
     assert json.loads(path.read_text())["distances"] == [3.0, 1.0, 2.0]
 
 
-def test_brackets_with_features_as_in_spmrl_and_negra(tmp_path):
-    path = tmp_path / "german.ptb"
-    path.write_text("( (VROOT (S (NP-SB##case=nom## (ART-NK Der) (NN-NK Hund)) (VVFIN-HD bellt)) ($. .)))\n\n")
-    (tree,) = read_treebank(str(path))
-    assert str(tree) == "(((Der Hund) bellt) .)"
-    assert tree.word_tags == ("ART-NK", "NN-NK", "VVFIN-HD", "$.")
-
-
 def test_chunks_are_phrases(tmp_path):
     path = tmp_path / "chunks.txt"
     path.write_text(CHUNKS)
@@ -103,14 +95,6 @@ def test_chunks_that_begin_inside(tmp_path):
 def test_standard_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=BytesIO(b"(X (X a) (X b))\n")))
     assert plain("-") == ["(a b)"]
-
-
-@needs_real_data
-def test_nltk_sample():
-    trees = read_treebank("nltk:treebank")
-    assert len(trees) == 3914
-    assert trees[0].words[:3] == ("Pierre", "Vinken", ",")
-    assert not any(word.startswith("*T*") for tree in trees for word in tree.words)
 
 
 @needs_real_data
@@ -155,12 +139,6 @@ def test_predictions_keep_their_places(tmp_path):
         read_predictions(str(path))
 
 
-def test_predictions_over_several_lines(tmp_path):
-    path = tmp_path / "predicted.mrg"
-    path.write_text(MRG)
-    assert list(map(str, read_predictions(str(path)))) == ["((Go away) !)", "(a b)"]
-
-
 def test_files_that_cannot_be_read_are_left_out(tmp_path):
     (tmp_path / "a.mrg").write_text("(S (NN a)")
     (tmp_path / "b.mrg").write_text(MRG)
@@ -184,20 +162,12 @@ def test_files_that_cannot_be_read_are_left_out(tmp_path):
             None,
             "t.mrg does not exist; trees come from a file, a directory, nltk:treebank, nltk:conll2000 or chunks",
         ),
-        ("t.mrg", "( (NP (-NONE- *)) )", "t.mrg has no trees"),
         (
             "t.jsonl",
             '{"a": 1}',
             "t.jsonl, line 1: no tree; one of brackets, sentence1_binary_parse, .* must be a string",
         ),
-        ("t.jsonl", '{"words": [1], "distances": [1]}', r"line 1: words\[0\] must be a string; got 1"),
-        ("t.jsonl", '{"words": ["a b", "c"], "distances": [1]}', "line 1: a word must have no spaces; got 'a b'"),
         ("t.jsonl", '{"words": ["a"], "distances": "1"}', "line 1: distances must be a list; got '1'"),
-        (
-            "t.jsonl",
-            '{"words": ["a", "b"], "distances": [1, NaN]}',
-            "must be a finite number; got nan",
-        ),
     ],
 )
 def test_bad_files(tmp_path, name, content, message):

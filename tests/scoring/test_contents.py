@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from conftest import byte_level_tokenizer
 from scoring_models import WORDS, word_scorer
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import PreTrainedTokenizerFast
 
 from stack_lm.core.errors import InputError
 from stack_lm.memory import NeuralStack, register_memory
@@ -54,14 +53,8 @@ def test_what_the_beginning_pushed_belongs_to_no_word():
 
 
 def test_words_of_several_tokens():
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(["the dog"], trainers.BpeTrainer(vocab_size=260, initial_alphabet=alphabet))
-    made = word_scorer(tokenizer=PreTrainedTokenizerFast(tokenizer_object=tokenizer), pop_control=0.5)
-    words = ["the", "old", "dog"]
+    made = word_scorer(tokenizer=byte_level_tokenizer(), pop_control=0.5)
+    words = ["the", "naïve", "dog"]
     ids = made.tokenizer(" ".join(words)).input_ids
     assert len(ids) > 3
     (trace,) = made.trace([words])

@@ -11,7 +11,6 @@ from conftest import run, run_json, tiny_config
 from nltk.parse.api import ParserI
 from nltk.tree import Tree
 
-import stack_lm
 from stack_lm import (
     ModelScorer,
     Parser,
@@ -243,11 +242,6 @@ def test_a_notebook_shows_the_tree(parser):
     assert {"the", "<b>", "cat"} <= {element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")}
     assert ElementTree.fromstring(parse._repr_html_()).tag == "div"
     assert repr(parse).startswith("Parse('(")
-
-
-def test_it_loads_when_it_is_used():
-    assert stack_lm.Parser is Parser
-    assert "Parser" in stack_lm.__all__
 
 
 def test_the_command_goes_on_behind_a_sentence_without_a_tree(models, capsys, tmp_path):

@@ -112,47 +112,10 @@ def test_subwords_are_summed_to_words(make):
     assert trace.signals == {}
 
 
-def test_strengths_of_subwords_are_those_after_the_words_last_token():
-    tokenizer = byte_level_tokenizer()
-    scorer = ModelScorer(StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer))), tokenizer)
-    words = "the naïve dog".split()
-    (trace,) = scorer.trace([words])
-    lengths = [len(tokenizer((" " if i else "") + word).input_ids) for i, word in enumerate(words)]
-    actions = scorer.model(torch.tensor([tokenizer(" ".join(words)).input_ids]), output_actions=True).actions
-    last = np.cumsum(lengths) - 1
-    np.testing.assert_allclose(trace.signals["push_strength"], actions.push_strength[0, last].detach(), atol=1e-6)
-
-
 def test_words_of_tokens():
     """By the last character; a token that is a space alone belongs to the word behind it."""
     offsets = [(0, 2), (2, 3), (3, 4), (4, 6), (6, 9), (0, 0)]  # "ab", " "?, "c", ...
     assert words_of_tokens(["ab", "cde", "fg"], offsets).tolist() == [0, 1, 1, 1, 2, 0]
-
-
-def test_traces_without_logprobs():
-    (trace,) = word_scorer().trace([["the", "dog"]], logprobs=False)
-    assert np.isnan(trace.logprobs).all()
-    assert trace.signals["push_strength"].shape == (2,)
-
-
-def test_progress_counts_sentences():
-    done = []
-    word_scorer(batch_tokens=8).trace(SENTENCES, progress=done.append)
-    assert sum(done) == len(SENTENCES)
-    assert len(done) > 1
-
-
-@pytest.mark.parametrize("make", [word_scorer, gpt2_scorer])
-def test_continuations(make):
-    scorer = make()
-    prefixes = [["the", "dog"], ["the"], ["the", "old", "dog"]]
-    candidates = [["barks", "fear"], ["cats fear", "dog"], ["barks"]]
-    results = scorer.continuation_logprobs(prefixes, candidates)
-    for prefix, words, result in zip(prefixes, candidates, results, strict=True):
-        for word, score in zip(words, result, strict=True):
-            ids = scorer.tokenizer(" ".join([*prefix, word])).input_ids
-            start = len(scorer.tokenizer(" ".join(prefix)).input_ids)
-            assert score == pytest.approx(token_logprobs(scorer, ids)[start - 1 :].sum(), abs=1e-5)
 
 
 def test_a_continuation_of_nothing_needs_a_begin_token():

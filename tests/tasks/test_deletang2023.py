@@ -126,33 +126,15 @@ def test_answers_are_those_of_a_second_computation(name, seed, length):
     assert all(example.mask[:scored])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_lengths_of_five_hundred(name):
-    task = TASKS[name]
-    longest = max(task.length_weights(41, 500))
-    example = task.sample(random.Random(0), longest)
-    answer = " ".join(task.write_targets(example.target))
-    if name not in ("modular_arithmetic", "solve_equation"):  # deeper than Python's own parser goes
-        assert answer == AGAIN[name](task.write(example.source).split())
-
-
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
         ("even_pairs", ""),
         ("modular_arithmetic_simple", "1 +"),
-        ("modular_arithmetic_simple", "1 2 3"),
         ("stack_manipulation", "pop 1"),
-        ("modular_arithmetic", "1 + 2"),
         ("modular_arithmetic", "( 1 + 2"),
-        ("modular_arithmetic", "( ( 1 ) )"),
         ("modular_arithmetic", "( - ( 1 + 2 ) )"),
-        ("modular_arithmetic", "( 1 ( 2 ) )"),
         ("solve_equation", "1 = 1"),
-        ("solve_equation", "( x + x ) = 1"),
-        ("solve_equation", "x + 1"),
-        ("missing_duplicate", "0"),
-        ("missing_duplicate", "0 1 0 _ 1"),
         ("missing_duplicate", "0 1 1 _"),
         ("binary_addition", "1 0 1"),
         ("binary_multiplication", "1 * 1 * 1"),

@@ -9,7 +9,7 @@ from math import exp, log
 import pytest
 
 from stack_lm.core.errors import InputError
-from stack_lm.tasks import BoundedLanguage, make_task, task_names
+from stack_lm.tasks import make_task, task_names
 
 # Strings made of a word.
 COPIES = {
@@ -99,16 +99,6 @@ def test_bounds_by_hand():
     assert len(set(example.source)) > 20
     counts = make_task("dusell2023/count_3")
     assert counts.lower_bound(counts.split("test", 0)[:1], "test") == pytest.approx(log(20) / 43)  # 42, 45, ..., 99
-
-
-def test_plan():
-    halves = {"count_3": 20, "marked_reverse_and_copy": 20, "count_and_copy": 20, "unmarked_reverse_and_copy": 20}
-    for name in (*COPIES, *CAPACITY):
-        task = make_task(f"dusell2023/{name}")
-        assert isinstance(task, BoundedLanguage)
-        assert task.plan == make_task("dusell2020/dyck").plan
-        assert len(task.length_weights(40, 100)) == halves.get(name, 30 if name.startswith("marked") else 31)
-    assert len(make_task("dusell2023/dyck", symbol_types=200).vocabulary) == 402
 
 
 def test_bad_input():

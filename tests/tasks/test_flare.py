@@ -4,7 +4,7 @@ import random
 import re
 from collections import Counter
 from itertools import pairwise, product
-from math import comb, exp, inf, isqrt, log
+from math import exp, inf, isqrt, log
 
 import pytest
 
@@ -97,76 +97,6 @@ MEMBERS = {
     "compute_sqrt": equation("", isqrt),
     "bucket_sort": marked(lambda w: "".join(sorted(w))),
 }
-# The lists of the definitions: members, then others.
-LISTED = {
-    "even_pairs": ("; 0 1 1 0", "0 1; 1 1 0"),
-    "repeat_01": ("; 0 1 0 1", "0; 1 0"),
-    "parity": ("1; 0 1 1 1", "; 1 1 0"),
-    "cycle_navigation": ("0; > > < 1", "; < < 2"),
-    "modular_arithmetic_simple": ("2 = 2; 1 + 2 * 3 = 4", "1 + 2 * 3 = 2; 3"),
-    "dyck_2_3": ("; (0 (1 )1 )0", "(0 )1; (0 (0 (0 (0 )0 )0 )0 )0"),
-    "first": ("1; 1 0 0", "; 0 1"),
-    "majority": ("1; 0 1 1", "; 0 1"),
-    "stack_manipulation": ("#; 1 0 POP PUSH 1 # 1 1", "POP #; 1 0 # 1 0"),
-    "marked_reversal": ("#; 0 1 1 # 1 1 0", "; 0 1 # 0 1"),
-    "unmarked_reversal": ("; 0 1 1 0", "0; 0 1 0"),
-    "marked_copy": ("#; 0 1 # 0 1", "; 0 1 # 1 0"),
-    "missing_duplicate_string": ("_ 1; 0 1 0 _", "0 1 _ 1; 1 1"),
-    "odds_first": ("#; 1 1 0 # 1 0 1", "1 1 0 # 1 1 0; 1 0 # 1"),
-    "binary_addition": ("1 + 1 = 0 1; 1 1 0 + 1 = 0 0 1 0", "1 + 1 = 1 0; + 1 = 1"),
-    "binary_multiplication": ("0 1 × 1 1 = 0 1 1; 0 × 1 = 0 0", "1 × 1 =; 1 1 × 1 1 = 1 0 1"),
-    "compute_sqrt": ("0 1 = 1; 1 0 1 1 = 1 1 0", "1 0 1 1 = 0 1 1; 1 1"),
-    "bucket_sort": ("#; 3 1 3 # 1 3 3", "3 1 # 3 1; 1 2 # 1"),
-}
-# Members of each length from 0 on, by the definitions' formulas.
-COUNTS = {
-    "even_pairs": lambda n: (1, 2)[n] if n < 2 else 2 ** (n - 1),
-    "repeat_01": lambda n: int(n % 2 == 0),
-    "parity": lambda n: 2**n // 2,
-    "cycle_navigation": lambda n: 3**n // 3,
-    "modular_arithmetic_simple": lambda n: 5 ** (n // 2) * 3 ** (n // 2 - 1) if n % 2 and n > 1 else 0,
-    "dyck_2_3": lambda n: 0 if n % 2 else [1, 1, 2, 5, 13, 34][n // 2] * 2 ** (n // 2),
-    "first": lambda n: 2**n // 2,
-    "majority": lambda n: sum(comb(n, j) for j in range(n + 1) if 2 * j > n),
-    "missing_duplicate_string": lambda n: 0 if n % 2 else n // 2 * 2 ** (n // 2),
-    "unmarked_reversal": lambda n: 0 if n % 2 else 2 ** (n // 2),
-    **dict.fromkeys(("marked_reversal", "marked_copy", "odds_first"), lambda n: 2 ** (n // 2) if n % 2 else 0),
-    "bucket_sort": lambda n: 5 ** (n // 2) if n % 2 else 0,
-}
-
-
-def numbers_in(widths, compute):
-    """Equations of operands and a result of these widths."""
-    *operands, result = widths
-    return sum(compute(*values) < 2**result for values in product(*(range(2**width) for width in operands)))
-
-
-def equations(n, operands, compute):
-    """Equations of n symbols."""
-    widths = product(range(1, n), repeat=operands + 1)
-    return sum(numbers_in(each, compute) for each in widths if sum(each) + operands == n)
-
-
-def manipulations(n):
-    """Stacks that are manipulated in n symbols: all stacks at the beginning, and all operations that these allow."""
-    total, agenda = 0, [(bits, bits) for bits in range(n)]  # symbols so far, and the height of the stack
-    weights = [2**bits for bits in range(n)]
-    while agenda:
-        (used, height), weight = agenda.pop(), weights.pop()
-        total += weight * (used + 1 + height == n)
-        for more, higher, ways in ((1, height - 1, 1), (2, height + 1, 2)):
-            if higher >= 0 and used + more < n:
-                agenda.append((used + more, higher))
-                weights.append(weight * ways)
-    return total
-
-
-COUNTS |= {
-    "binary_addition": lambda n: equations(n, 2, lambda x, y: x + y),
-    "binary_multiplication": lambda n: equations(n, 2, lambda x, y: x * y),
-    "compute_sqrt": lambda n: equations(n, 1, isqrt),
-    "stack_manipulation": manipulations,
-}
 
 
 def strings(task):
@@ -176,16 +106,8 @@ def strings(task):
 
 
 def test_there_are_eighteen_languages():
-    assert sorted(NAMES) == sorted(MEMBERS) == sorted(LISTED)
+    assert sorted(NAMES) == sorted(MEMBERS)
     assert len(NAMES) == 18
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_listed_strings(name):
-    task = TASKS[name]
-    for label, listed in zip((1, 0), LISTED[name], strict=True):
-        for string in listed.split(";"):
-            assert task.example(task.read(string)).target == (label,)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -194,9 +116,6 @@ def test_members_and_next_symbols_of_all_short_strings(name):
     task = TASKS[name]
     members = [s for s in strings(task) if MEMBERS[name](s)]
     assert members == [s for s in strings(task) if task.accepts(s)]
-    numbers = Counter(map(len, members))
-    longest = LONGEST[len(task.symbols)]
-    assert [numbers[n] for n in range(longest + 1)] == [COUNTS[name](n) for n in range(longest + 1)]
     followed = {}
     for member in members:
         for place, symbol in enumerate((*member, "</s>")):
@@ -209,36 +128,6 @@ def test_members_and_next_symbols_of_all_short_strings(name):
             assert completed(task, (*prefix, symbol))
 
 
-# Longer words, or left sides of equations, leave no room in ten symbols for what follows them.
-ROOM = {
-    **dict.fromkeys(("marked_reversal", "marked_copy", "odds_first", "bucket_sort"), 4),
-    **dict.fromkeys(("binary_addition", "binary_multiplication", "compute_sqrt"), 8),
-    "modular_arithmetic_simple": 7,
-}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_members_of_up_to_ten_symbols(name):
-    """The sets lead to as many members as the formulas count, and to nothing else."""
-    task, longest, marks = TASKS[name], 10, {"#", "="}
-    members, prefixes = [], [()]
-    while prefixes:
-        prefix = prefixes.pop()
-        following = task.next_symbols(prefix)[-1]
-        members += [prefix] * ("</s>" in following)
-        if len(prefix) >= ROOM.get(name, longest) and not marks & set(prefix):
-            following &= marks
-        if len(prefix) < longest:
-            prefixes += [(*prefix, symbol) for symbol in following - {"</s>"}]
-    assert all(map(MEMBERS[name], members))
-    numbers = Counter(map(len, members))
-    assert [numbers[n] for n in range(longest + 1)] == [COUNTS[name](n) for n in range(longest + 1)]
-    for length in range(3):
-        for prefix in product(task.symbols, repeat=length):
-            after = {(*s, "</s>")[length] for s in members if s[:length] == prefix}
-            assert task.next_symbols(prefix)[-1] == after
-
-
 def completed(task, prefix):
     """Whether following the sets leads to a member, without ever being stuck."""
     agenda = {prefix}
@@ -247,11 +136,6 @@ def completed(task, prefix):
             return True
         agenda = {(*s, symbol) for s in sorted(agenda)[:200] for symbol in task.next_symbols(s)[-1] - {"</s>"}}
     return False
-
-
-def test_most_languages_have_probabilities():
-    without = {name for name in NAMES if not hasattr(TASKS[name], "log_probability")}
-    assert without == {"binary_addition", "binary_multiplication", "compute_sqrt"}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if hasattr(TASKS[name], "log_probability")])
@@ -334,16 +218,6 @@ def test_edit_distances_are_those_to_the_nearest_member(name):
     for n in range(longest + 1):
         for string in product(task.symbols, repeat=n):
             assert task.edit_distance(string) == min(levenshtein(string, member) for member in members)
-
-
-def test_distances_of_long_strings():
-    task = TASKS["repeat_01"]
-    assert task.edit_distance(("0", "1") * 200) == 0
-    assert task.edit_distance(("0",) * 200) == 100  # each other 0 becomes a 1
-    assert task.edit_distance(("1",) * 3) == 2
-    task = TASKS["dyck_2_3"]
-    assert task.edit_distance(("(0", ")1") * 100) == 100
-    assert task.edit_distance(("(0",) * 8) == 4
 
 
 @pytest.mark.parametrize("name", ["dyck_2_3", "repeat_01"])

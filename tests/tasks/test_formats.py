@@ -1,10 +1,8 @@
 """Transduction formats: the batches of each, and the model's own outputs."""
 
-import csv
-
 import pytest
 import torch
-from conftest import REAL_DATA, needs_real_data, tiny_config
+from conftest import tiny_config
 from test_modeling_buffered import REVERSAL, by_hand
 from transformers import Trainer, TrainingArguments
 
@@ -169,25 +167,6 @@ def test_bad_pairs_are_refused():
 # --- real strings
 
 
-def released(name):
-    """The test strings that Hao et al. (2018) released: `source,target`, symbols separated by spaces."""
-    with (REAL_DATA / "hao2018_test" / name).open(newline="") as file:
-        return [tuple([int(symbol) for symbol in part.split()] for part in row) for row in csv.reader(file)]
-
-
-@needs_real_data
-def test_released_reversals():
-    """Their targets begin with as many blanks (2) as the source is long; what follows is what is scored."""
-    rows = released("reverse.csv")
-    pairs = [Transduction(source, target[len(source) :]) for source, target in rows]
-    assert all(pair.target == pair.source[::-1] for pair in pairs)
-    labels = PerStepFormat(blank=2)(pairs)["labels"]
-    for row, (_, target) in zip(labels.tolist(), rows, strict=True):
-        assert row[: len(target)] == [-100 if symbol == 2 else symbol for symbol in target]
-    scores = evaluate_transduction(by_hand(REVERSAL), BufferedFormat(), pairs)
-    assert (scores.exact_match, scores.symbol_accuracy, scores.number) == (1.0, 1.0, len(rows))
-
-
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("value", [7, False])
 @pytest.mark.parametrize("width", [(), (3,)])
@@ -199,8 +178,3 @@ def test_padding(side, value, width):
     tensor = padded((row.tolist() for row in tensors), value, side)
     assert tensor.dtype == kind
     assert torch.equal(tensor, expected)
-
-
-def test_padding_of_empty_rows():
-    assert padded([[], [1, 2], []], 0).tolist() == [[0, 0], [1, 2], [0, 0]]
-    assert padded([[], []], 0).shape == (2, 0)

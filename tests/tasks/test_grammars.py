@@ -4,7 +4,7 @@ import math
 import random
 from collections import Counter
 from itertools import product
-from math import log, prod
+from math import log
 
 import numpy as np
 import pytest
@@ -125,23 +125,6 @@ def test_random_grammars(data):
         assert grammar.derives(string) == (weight > 0)
 
 
-@given(st.data())
-@settings(max_examples=40, deadline=None)
-def test_depths_of_random_grammars(data):
-    sides = st.lists(st.sampled_from(["S", "A", "a", "b"]), max_size=2).map(" ".join)
-    grammar = Grammar({symbol: data.draw(st.lists(sides, min_size=1, max_size=3, unique=True)) for symbol in "SA"})
-    depths = ByDepth(grammar)
-    assume(prod(depths.count(depth) + 1 for depth in range(1, 5)) < 3000)
-    made = derivations(grammar, "S", 4)
-    heights = Counter(height for _, height in made)
-    assert [depths.count(depth) for depth in range(1, 5)] == [heights[depth] for depth in range(1, 5)]
-    for depth, number in heights.items():
-        strings = {string for string, height in made if height == depth}
-        drawn = {depths.draw(random.Random(seed), depth) for seed in range(20)}
-        assert drawn <= strings
-        assert number > 1 or drawn == strings
-
-
 def test_counts_of_any_size():
     """Far beyond floats: the derivations of S -> S S | a of exactly a depth, by their recurrence."""
     at_most = [0, 0]
@@ -172,12 +155,6 @@ def test_bad_rules(rules, message):
         Grammar(rules)
 
 
-def test_a_batch_has_any_lengths():
-    grammar = GRAMMARS["nested"]
-    strings = [tuple("ab"), (), tuple("aabb"), tuple("ba"), tuple("ab"), tuple("abb")]
-    assert np.exp(log_string_weights(ByLength(grammar), strings)) == pytest.approx([0.25, 0.5, 0.125, 0, 0.25, 0])
-
-
 @pytest.mark.parametrize(
     ("rules", "log_weight", "log_string"),
     [
@@ -189,13 +166,8 @@ def test_a_batch_has_any_lengths():
         ),
         # Weights, not probabilities, beyond 1,024 symbols too large.
         ({"S": {"a S": 2.0, "a": 3.0}}, lambda n: (n - 1) * log(2) + log(3), lambda n: (n - 1) * log(2) + log(3)),
-        (
-            {"S": {f"{letter} S": 0.99 / 26 for letter in "abcdefghijklmnopqrstuvwxyz"} | {"": 0.01}},
-            lambda n: n * log(0.99) + log(0.01),
-            lambda n: n * log(0.99 / 26) + log(0.01),
-        ),
     ],
-    ids=["small", "large", "many symbols"],
+    ids=["small", "large"],
 )
 @pytest.mark.parametrize("n", [20, 107, 300, 1100])
 def test_weights_that_float64_lacks(rules, log_weight, log_string, n):

@@ -4,7 +4,6 @@ import csv
 import random
 from collections import Counter
 from itertools import product
-from math import log
 from statistics import NormalDist, mean, stdev
 
 import pytest
@@ -164,30 +163,3 @@ def test_released_strings(file):
         assert set(ours) == {24}
     else:
         assert mean(ours) == pytest.approx(mean(lengths), abs=5 * stdev(lengths) * (2 / 1000) ** 0.5)
-
-
-def released(file):
-    with (REAL_DATA / "hao2018_test" / file).open(newline="") as lines:
-        return [string.split() for string, _ in csv.reader(lines)]
-
-
-@needs_real_data
-def test_released_reversals_have_the_whole_part_of_a_normal_draw():
-    """Not the nearest whole number, which is less likely."""
-    lengths = Counter(map(len, released("reverse.csv")))
-    drawn = NormalDist(20, 4)
-
-    def log_likelihood(cut):
-        edges = [0.0, *(drawn.cdf(n + cut) for n in range(2, 25)), 1.0]
-        return sum(number * log(edges[n] - edges[n - 1]) for n, number in lengths.items())
-
-    assert log_likelihood(0) == pytest.approx(-2551.8, abs=0.05)
-    assert log_likelihood(-0.5) == pytest.approx(-2559.5, abs=0.05)
-
-
-@needs_real_data
-def test_released_parentheses_are_equally_likely_derivations():
-    """By mean length: of 1,000 released strings, and of 3,000 derivations."""
-    assert mean(map(len, released("dyck.csv"))) == pytest.approx(94.8, abs=0.05)
-    drawn = Parentheses().draw(random.Random(0), 3000, 1, 12)
-    assert mean(len(example.source) for example in drawn) == pytest.approx(94.9, abs=0.05)

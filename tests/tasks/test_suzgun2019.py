@@ -59,29 +59,6 @@ def test_strings_of_a_length_are_as_frequent_as_in_the_grammar():
         assert drawn[string] / 4000 == pytest.approx(share, abs=5 * sigma)
 
 
-def cut_off(rng, written, longest):
-    """The length of a string by the rules, as the released code has them: a part that gets too long becomes nothing."""
-    if written >= longest:
-        return 0
-    draw = rng.random()
-    length = 0
-    if draw < 0.5:
-        length = 2 + cut_off(rng, written + 2, longest)
-    elif draw < 0.75:
-        length = cut_off(rng, written, longest) + cut_off(rng, written, longest)
-    return length if length <= longest else 0
-
-
-def test_the_released_code_makes_longer_strings():
-    """Of 52 to 100 symbols; the figures of the NOTE."""
-    weights = Dyck(2).length_weights(52, 100)
-    ours = sum(length * weight for length, weight in weights.items()) / sum(weights.values())
-    assert ours == pytest.approx(71.8, abs=0.05)
-    rng = random.Random(0)
-    lengths = [length for _ in range(30_000) if (length := cut_off(rng, 0, 100)) >= 52]
-    assert sum(lengths) / len(lengths) == pytest.approx(74, abs=1)
-
-
 def test_next_symbols_of_the_paper():
     """Suzgun et al. (2019), table 1: after ( [ ] ) come (/[/), (/[/], (/[/) and (/[."""
     vocabulary = Dyck(2).vocabulary

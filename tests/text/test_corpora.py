@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import lzma
 import sys
 import textwrap
 from io import BytesIO
@@ -12,9 +11,9 @@ import pytest
 from conftest import needs_real_data
 
 from stack_lm.core.errors import InputError
-from stack_lm.text import Corpus, Sentence, hold_out, open_corpus, register_source, sources
+from stack_lm.text import Corpus, Sentence, hold_out, open_corpus, register_source
 from stack_lm.text.generated import generate_corpus
-from stack_lm.text.plain import Segmenter, has_several_sentences, read_lines, read_text
+from stack_lm.text.plain import Segmenter, has_several_sentences, read_lines
 from stack_lm.text.tokenization import word_splitter
 
 
@@ -59,16 +58,6 @@ def test_text_file_and_directory(tmp_path):
     assert [s.words for s in open_corpus(str(tmp_path))] == [["one", "two"], ["three"], ["four"]]
 
 
-def test_compressed_text(tmp_path):
-    text = "\ufeffone two\r\n\nthrée\n".encode()
-    for name, pack in (("a.txt", bytes), ("b.txt.gz", gzip.compress), ("c.txt.xz", lzma.compress)):
-        (tmp_path / name).write_bytes(pack(text))
-        assert [s.words for s in open_corpus(str(tmp_path / name))] == [["one", "two"], ["thrée"]]
-        assert read_text(tmp_path / name) == "one two\n\nthrée\n"
-    (tmp_path / "ignored.md.gz").write_bytes(gzip.compress(b"x"))
-    assert [s.words for s in open_corpus(str(tmp_path))] == [["one", "two"], ["thrée"]] * 3
-
-
 def test_compressed_files_are_unpacked_as_they_are_read(tmp_path):
     path = tmp_path / "long.txt.gz"
     packed = gzip.compress(b"".join(b"%d\n" % i for i in range(200_000)))
@@ -92,19 +81,6 @@ def test_a_new_source_is_one_function():
         register_source("haiku")(open_haiku)
     with pytest.raises(ValueError, match="must start with its name; got ':N'"):
         register_source(":N")
-
-
-@pytest.mark.usefixtures("registries")
-def test_a_new_source_is_one_file(tmp_path, monkeypatch):
-    (tmp_path / "tanka.py").write_text(
-        "from stack_lm.text import Corpus, Sentence, register_source\n\n\n"
-        "@register_source('tanka')\n"
-        "def open_tanka(request):\n"
-        "    return Corpus(request.source, lambda: [Sentence(['autumn'])])\n"
-    )
-    monkeypatch.setattr(sources, "__path__", [*sources.__path__, str(tmp_path)])
-    sources.load_sources()
-    assert list(open_corpus("tanka")) == [Sentence(["autumn"])]
 
 
 def test_standard_input_can_be_iterated_twice(monkeypatch):
@@ -158,17 +134,6 @@ def test_lines_that_were_wrapped_by_hand_are_joined(tmp_path, width, mode):
     assert found == expected
     assert len(found) > 6
     assert sum(map(len, found)) == len(" ".join(paragraphs).split())
-
-
-@pytest.mark.parametrize("mode", ["raw", "articles"])
-def test_one_line_of_a_wrapped_paragraph_may_end_early(mode):
-    paragraph = " ".join(" ".join(sentence.words) for sentence in generate_corpus(8, seed=1))
-    lines = textwrap.fill(paragraph, 60).split("\n")
-    words = lines[2].split()
-    lines[2:4] = [" ".join(words[:-2]), " ".join(words[-2:]) + " " + lines[3]]
-    lines[3:] = textwrap.fill(" ".join(lines[3:]), 60).split("\n")
-    segment = Segmenter(mode, [paragraph] * 5)
-    assert list(segment("\n".join(lines))) == list(segment(paragraph))
 
 
 def test_lines_that_were_not_wrapped_stay_apart():
@@ -294,14 +259,6 @@ def test_nltk_corpora(name, count):
     assert all(len(s.words) == len(s.tags) and "-NONE-" not in s.tags for s in sentences)
 
 
-@needs_real_data
-@pytest.mark.slow
-def test_nltk_plain_text_needs_no_download():
-    sentences = list(open_corpus("nltk:abc"))
-    assert len(sentences) > 20_000
-    assert sentences[0].words[-1] == "."
-
-
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -329,23 +286,3 @@ def test_a_missing_nltk_corpus_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(nltk.corpus, "brown", Missing(), raising=False)
     with pytest.raises(InputError, match="run `python -m nltk.downloader brown`, or set NLTK_DATA"):
         open_corpus("nltk:brown")
-
-
-def test_documents_of_an_nltk_corpus_are_split_by_one_splitter(tmp_path, monkeypatch):
-    import nltk.corpus
-    from nltk.corpus.reader import PlaintextCorpusReader
-
-    from stack_lm.text import plain as text
-
-    for name in "ab":
-        (tmp_path / f"{name}.txt").write_text("The dog sleeps. The cat sees it.\n")
-    trained = []
-    splitter = text.SentenceSplitter
-    monkeypatch.setattr(text, "SentenceSplitter", lambda sample: trained.append(sample) or splitter(sample))
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])  # NLTK reads corpora from nowhere else
-    monkeypatch.setattr(nltk.corpus, "brown", PlaintextCorpusReader(str(tmp_path), r".*\.txt"), raising=False)
-    corpus = open_corpus("nltk:brown")
-    assert [len(list(document)) for document in corpus.documents()] == [2, 2]
-    assert len(list(corpus)) == 4
-    assert len(trained) == 1
-    assert [len(list(document)) for document in open_corpus("nltk:brown", segmentation="lines").documents()] == [1, 1]

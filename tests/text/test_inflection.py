@@ -2,7 +2,7 @@
 
 import pytest
 
-from stack_lm.text.inflection import inflected_words, other_form, plural_forms
+from stack_lm.text.inflection import other_form, plural_forms
 
 
 @pytest.mark.parametrize(
@@ -34,13 +34,3 @@ def test_other_form(singular, plural):
 )  # fmt: skip
 def test_plural_forms(singular, plural):
     assert plural in plural_forms(singular)
-
-
-def test_words_with_both_forms():
-    counts = {("dog", "NN"): 5, ("dogs", "NNS"): 3, ("cat", "NN"): 5, ("cats", "NNS"): 2, ("run", "VBP"): 3}
-    counts |= {("runs", "VBZ"): 3, ("runs", "NNS"): 9, ("is", "VBZ"): 8, ("are", "VBP"): 8, ("'s", "VBZ"): 8}
-    counts |= {("adult", "VBP"): 4, ("adults", "NNS"): 9, ("sheep", "NNS"): 9, ("sheep", "NN"): 9}
-    assert inflected_words(counts, 3) == {
-        ("dog", "NN"), ("dogs", "NNS"), ("run", "VBP"), ("runs", "VBZ"), ("is", "VBZ"), ("are", "VBP"),
-    }  # fmt: skip
-    assert inflected_words(counts, 10) == set()

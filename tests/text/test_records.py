@@ -172,12 +172,6 @@ def test_line_ends_and_marks(tmp_path, end, mark):
     assert [(r.number, r.text) for r in read_records(tmp_path / "a.csv")] == [(1, "one, two"), (2, ""), (3, "thrée")]
 
 
-def test_long_fields(tmp_path):
-    """Longer than the limit of the csv module."""
-    (tmp_path / "a.csv").write_text("text\n" + "a " * 100_000)
-    assert len(next(read_records(tmp_path / "a.csv")).text) == 200_000
-
-
 def test_delimiters(tmp_path):
     (tmp_path / "a.csv").write_text('text;label\n"ein; zwei";1\n')
     assert next(read_records(tmp_path / "a.csv")).fields == {"text": "ein; zwei", "label": "1"}
@@ -247,16 +241,8 @@ HOSTILE = {
         "a.json", b'{"text": "a"}\n{"text": "b"}\n',
         "a.json has a JSON object on each line; rename",
     ),
-    "JSON that is no list": ("a.json", b'{"text": "a"}', "a.json: a JSON list of objects is needed; got"),
     "a list of others": ("a.json", b'[{"text": "a"}, 3]', "a.json, item 2: a JSON object is needed; got '3'"),
-    "deep JSON": ("a.json", b"[" * 100_000, "a.json: nested too deep"),
     "lines that are no JSON": ("a.jsonl", b'{"text": "a"}\n{"text": \n', "a.jsonl, line 2: not JSON (Expecting value)"),
-    "half a character": (
-        "a.jsonl",
-        b'{"text": "\\ud800"}\n',
-        "a.jsonl, line 1: '\\ud800' is not a valid character in text",
-    ),
-    "no such key": ("a.jsonl", b'{"text": "a"}\n{"id": 1}\n', "a.jsonl, line 2: no column 'text'; it has id"),
     "a number": (
         "a.jsonl", b'{"text": "a"}\n{"text": 12}\n',
         "a.jsonl, line 2: the column 'text' must be text; got '12'",
@@ -265,32 +251,17 @@ HOSTILE = {
         "a.csv", b"title,body\na,b\n",
         "a.csv has several columns of text, none of them text or sentence: name one",
     ),
-    "a header alone": ("a.csv", b"text,id\n", "a.csv has a header and no rows"),
-    "two columns of a name": ("a.csv", b"text,id,text\na,1,b\n", "a.csv has two columns named 'text'"),
     "a short row": ("a.csv", b"text,id\na,1\n\nb\n", "a.csv, row 3 (line 4): 1 columns, but the header has 2"),
-    "a long row": (
-        "a.csv", b'text,id\n"a\nb",1\nb, c,1\n',
-        "a.csv, row 2 (line 4): 3 columns, but the header has 2; a text with a comma must be in quotation marks",
-    ),
     "an open quotation mark": (
         "a.csv", b'text,id\na,1\n"b,1\nc,1\n',
         "a.csv, row 2 (line 3): a quotation mark opens a field that none closes",
     ),
-    "a quotation mark inside": (
-        "a.tsv", b'text\tid\n" a " b\t1\n',
-        "a.tsv, row 1 (line 2): a quotation mark opens a field that none closes, or is not doubled",
-    ),
-    "NUL in a table": ("a.csv", b"text\na\0b\n", "a.csv, line 2: not UTF-8 text (a NUL character)"),
-    "no Parquet": ("a.parquet", b"text\na\n", "a.parquet is not a readable Parquet file"),
     "packed": ("a.txt", gzip.compress(b"a\n"), "a.txt is not UTF-8 text: it is compressed by gzip; rename it to .gz"),
-    "not packed": ("a.csv.xz", None, "cannot read"),
     "UTF-16": ("a.txt", "the dog".encode("utf-16"), "a.txt is not UTF-8 text: it looks like UTF-16; save it as UTF-8"),
     "Latin-1": ("a.txt", b"a\n\ncaf\xe9\n", "a.txt, line 3: not UTF-8 text (invalid continuation byte)"),
-    "no lines": ("a.txt", b"a" * (2**24 + 1), "a.txt, line 1: longer than 16,777,216 characters"),
     "a tree that goes on": (
         "a.mrg", b"(S (N a))\n\n(S (N b)\n", "a.mrg: the tree that starts on line 3 lacks 1 closing bracket"
     ),
-    "traces alone": ("a.mrg", b"(S (-NONE- *))\n", "a.mrg has no text"),
     "nothing": ("a.jsonl", b"", "a.jsonl is empty"),
 }  # fmt: skip
 
@@ -299,7 +270,7 @@ HOSTILE = {
 def test_hostile_files(tmp_path, fault):
     name, raw, message = HOSTILE[fault]
     path = tmp_path / name
-    path.write_bytes(b"text\na\n" if raw is None else raw)
+    path.write_bytes(raw)
     with pytest.raises(InputError) as error:
         list(read_records(path))
     assert message in str(error.value)
@@ -352,20 +323,6 @@ def test_errors_are_skipped(tmp_path):
     assert errors[2] == "d/b.jsonl is empty"
     with pytest.raises(InputError, match="b.jsonl is empty"):
         read(tmp_path / "d" / "b.jsonl")
-
-
-def test_a_german_text_is_read_right(tmp_path):
-    """From a table to sentences and words: umlauts, and quotation marks as Germans set them."""
-    from stack_lm.text import open_corpus
-
-    rows = [{"text": "Der Bär läuft über die Straße. Frau Müller sagte: „Grüß Gott.“"}, {"text": "Sie öffnete."}] * 20
-    (tmp_path / "a.csv").write_bytes(table(",", rows))
-    sentences = [" ".join(sentence.words) for sentence in open_corpus(str(tmp_path / "a.csv"), segmentation="raw")]
-    assert sentences[:3] == [
-        "Der Bär läuft über die Straße .",
-        "Frau Müller sagte : „ Grüß Gott . “",
-        "Sie öffnete .",
-    ]
 
 
 def test_a_dataset_that_was_saved_to_disk(tmp_path):

@@ -57,13 +57,6 @@ def test_each_token_is_of_the_word_whose_characters_it_covers(words, kind):
         assert tokenizer.decode(of_word).replace(" ", "") == word
 
 
-def test_a_word_has_the_same_tokens_everywhere():
-    for tokenizer in TOKENIZERS.values():
-        first, second = (tokenizer(word, add_special_tokens=False).input_ids for word in ("teacher", "barks"))
-        assert tokenizer("teacher barks", add_special_tokens=False).input_ids == first + second
-        assert tokenizer("  teacher  barks ", add_special_tokens=False).input_ids == first + second
-
-
 def test_punctuation_is_split_off_as_the_treebank_does_it():
     for tokenizer in TOKENIZERS.values():
         assert tokenizer("The dog didn't bark.").input_ids == tokenizer("The dog did n't bark .").input_ids
@@ -92,15 +85,6 @@ def test_the_vocabulary_is_the_bytes_and_then_the_most_useful_parts():
     assert tokenizer.convert_ids_to_tokens([0, 1, 2]) == ["<pad>", "<s>", "</s>"]
     assert train_subword_tokenizer(CORPUS, 400).get_vocab() == tokenizer.get_vocab()  # always the same one
     assert train_subword_tokenizer([(["a"], None)], 5000).get_vocab().keys() >= {"Ġa"}
-
-
-def test_other_programs_compute_the_same_ids(tmp_path):
-    for kind, tokenizer in TOKENIZERS.items():
-        tokenizer.save_pretrained(tmp_path / kind)
-        again = AutoTokenizer.from_pretrained(tmp_path / kind)
-        assert again.padding_side == "left"
-        for text in TEXTS:
-            assert again(text).input_ids == tokenizer(text).input_ids
 
 
 @pytest.mark.parametrize(
@@ -172,27 +156,6 @@ def test_damaged_tokenizers(tmp_path, content):
         assert "\n" not in str(caught.value)
 
 
-def test_a_tokenizer_without_a_padding_token_pads_with_its_end_token(tmp_path):
-    from conftest import byte_level_tokenizer
-
-    byte_level_tokenizer(bos_token="<|end|>", unk_token="<|end|>").save_pretrained(tmp_path)
-    tokenizer = open_tokenizer(tmp_path)
-    assert (tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token) == ("<|end|>",) * 3
-
-
-def test_slow_tokenizers_are_refused(tmp_path, monkeypatch):
-    class Slow(PreTrainedTokenizerFast):
-        is_fast = False
-
-    monkeypatch.setattr(
-        "stack_lm.hub.tokenizers.reopen_tokenizer", lambda source: Slow(tokenizer_object=TOKENIZERS["bpe"]._tokenizer)
-    )
-    (tmp_path / "tokenizer.json").write_text("{}")
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(InputError, match="Slow is not a fast tokenizer: it cannot align tokens to words"):
-        open_tokenizer(tmp_path)
-
-
 # --- strengths of words
 
 
@@ -220,17 +183,6 @@ def test_a_scorer_takes_the_strengths_that_it_is_told_to():
     assert pushes["sum"][1] > pushes["max"][1]  # a word that the corpus does not have
     with pytest.raises(InputError, match="word_strength must be one of first, last, sum, max; got 'mean'"):
         ModelScorer(model, tokenizer, word_strength="mean")
-
-
-def test_nothing_is_unknown_in_agreement():
-    tokenizer = TOKENIZERS["unigram"]
-    model = StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), bos_token_id=1))
-    scorer = ModelScorer(model, tokenizer)
-    assert scorer.knows("Grüße")
-    assert scorer.knows("日本語")
-    (scores,) = scorer.continuation_logprobs([["the", "dog"]], [["barks", "bark", "日本語"]])
-    assert np.isfinite(scores).all()
-    assert json.dumps(scores.tolist())
 
 
 # --- tokenizers of other scripts, and of characters

@@ -128,23 +128,6 @@ def test_lowercase(lowercase, expected):
     assert set(tokenizer.get_vocab()) == {"<pad>", "<unk>", "<s>", "</s>", *expected.split()}
 
 
-def test_a_capital_stays_where_no_word_has_its_small_letter():
-    """A rule for it could only make a known word unknown."""
-    tokenizer = train_word_tokenizer(
-        [("Éire won the cup".split(), None), ("the Éire".split(), None)] * 2 + [("The Éire".split(), None)],
-        vocab_size=2,
-        lowercase="first_word",
-    )
-    assert tokenizer.convert_ids_to_tokens(tokenizer("Éire").input_ids) == ["<s>", "Éire"]
-    assert tokenizer.convert_ids_to_tokens(tokenizer("The").input_ids) == ["<s>", "the"]
-
-
-def test_the_case_rule_does_not_depend_on_capitals_in_the_corpus():
-    tokenizer = train_word_tokenizer([("the dog saw a cat .".split(), None)], lowercase="first_word")
-    for text in ("The dog saw a cat.", " A cat saw the dog.", "\n the dog"):
-        assert tokenizer.unk_token_id not in tokenizer(text).input_ids
-
-
 def test_quotation_marks_are_the_corpus_own():
     text = 'He said "no" ("yes").'
     treebank = train_word_tokenizer([("`` no , '' He said ( yes ) .".split(), None)])
