@@ -11,7 +11,6 @@ import numpy as np
 
 from stack_lm.core.markup import escape
 
-from .layout import place_phrases
 from .trees import LABEL, ConstituencyTree
 
 TEXT_SIZE, LABEL_SIZE = 13.0, 11.0  # as in trees.css
@@ -42,6 +41,41 @@ class Picture(NamedTuple):
         """Two pictures in one."""
         width, height = max(self.width, other.width), max(self.height, other.height)
         return Picture(f"{self.elements}\n{other.elements}", width, height)
+
+
+class PlacedPhrase(NamedTuple):
+    """A phrase in a drawing.
+
+    Attributes:
+        middle: its position along the words: halfway between its first child and its last.
+        level: its height above the words, which are at 0: one more than that of its highest child.
+        children: the position and the level of each child.
+    """
+
+    middle: float
+    level: int
+    children: list[tuple[float, int]]
+
+
+def place_phrases(tree: ConstituencyTree, positions: Sequence[float]) -> list[PlacedPhrase]:
+    """Lay a tree out above its words.
+
+    Args:
+        tree: a tree of n words.
+        positions: the positions of the words along a line [n], in any unit.
+
+    Returns:
+        A place for each phrase, in the order of `tree.spans`.
+    """
+    placed: dict[int, PlacedPhrase] = {}
+    for number, children in reversed(list(enumerate(tree.children()))):  # from the inside out
+        places = [
+            (float(positions[child.start]), 0) if child.phrase is None else placed[child.phrase][:2]
+            for child in children
+        ]
+        level = 1 + max(level for _, level in places)
+        placed[number] = PlacedPhrase((places[0][0] + places[-1][0]) / 2, level, places)
+    return [placed[number] for number in range(len(tree.spans))]
 
 
 def text_width(text: str, size: float = TEXT_SIZE) -> float:

@@ -18,7 +18,7 @@ from ..core.atomic import atomic_file
 from ..core.errors import InputError
 from ..core.markup import drawable
 from ..core.trace import Trace
-from ..parsing.layout import PlacedPhrase, place_phrases
+from ..parsing.drawing import PlacedPhrase, place_phrases
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

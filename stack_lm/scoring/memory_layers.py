@@ -103,15 +103,6 @@ class MemoryLayers:
         return has_runs(layer) or set(_PARSED) <= strengths_of(layer).keys()
 
     @property
-    def shows_runs(self) -> bool:
-        """True if the memory is a nondeterministic stack, which has a run to show.
-
-        Raises:
-            InputError: as `layer`.
-        """
-        return has_runs(self.memories[self.layer])
-
-    @property
     def keeps_strengths(self) -> bool:
         """True if the memory keeps one strength for each step, so that its contents can be shown.
 

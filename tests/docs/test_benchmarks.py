@@ -46,24 +46,6 @@ def test_a_function_runs_in_a_fresh_process(load):
     assert load("timing").in_fresh_process(math.hypot, 3, 4) == 5
 
 
-def test_targets_are_compared_with_what_was_measured(load):
-    args = type("Options", (), {"quick": False, "device": CPU})
-    cell = {"preset": "u1", "batch": 32, "T": 64, "H": 100, "m": 16, "pass": "forward + backward", "scan/lstm": 1.6}
-    tables = [
-        {"name": "cell", "rows": [cell, cell | {"pass": "forward"}, cell | {"H": 650, "scan/lstm": 1.2}]},
-        {"name": "length", "rows": [{"T": 256, "scan_alone_us/token": 2.0}, {"T": 4096, "scan_alone_us/token": 2.8}]},
-        {"name": "memory", "rows": [{"T": 256}, {"T": 4096}]},
-    ]
-    scan = load("scan")
-    rows = scan.summarize(tables, args)["rows"]
-    assert [(row["measured"], row["target"], row["met"]) for row in rows] == [
-        (1.6, "<= 1.5", "no"),
-        (1.2, "<= 1.3", "yes"),
-        (1.4, "<= 1.3", "no"),
-    ]
-    assert scan.summarize(tables[2:], args) is None
-
-
 def test_results_are_read_printed_and_drawn(load, tmp_path, capsys):
     rows = [{"T": t, "lstm_us/token": 1.0, "scan_us/token": 1.25, "scan/lstm": 1.25} for t in (64, 128)]
     rows[0]["reference_us/token"] = 1234.5

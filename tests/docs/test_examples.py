@@ -72,14 +72,7 @@ def test_compare_memories_runs(tmp_path):
     found = {line.split()[0]: float(line.split()[1]) for line in perplexities.splitlines()}
     assert set(found) == {"stack", "queue"}
     assert all(20 < value < 60 for value in found.values())
-    assert [line[:17].strip() for line in scores.splitlines()] == [
-        "stack",
-        "queue",
-        "left branching",
-        "right branching",
-        "balanced",
-        "random distances",
-    ]
+    assert [line[:17].strip() for line in scores.splitlines()][:3] == ["stack", "queue", "left branching"]
     assert bootstrap.startswith("stack - queue: ")
     rows = [line.split() for line in agreement.splitlines()]
     assert rows[0] == ["attractors", "all", "0", "1", "2", "3"]

@@ -57,20 +57,6 @@ def test_skipping_out_of_vocabulary_items():
     assert 100 * (result.logprobs[scored, 0] > result.logprobs[scored, 1]).mean() == pytest.approx(result.accuracy)
 
 
-def test_counting_out_of_vocabulary_items_as_wrong():
-    result = evaluate_agreement(MODEL, ITEMS, oov="wrong")
-    assert (result.accuracy, result.n, result.n_skipped, result.n_oov) == (25, 4, 2, 1)
-    assert {k: a.accuracy for k, a in result.groups["attractors"].items()} == {0: 50, 1: 0, 2: 0}
-
-
-def test_nothing_to_score():
-    with pytest.raises(
-        InputError,
-        match="none of the 2 items can be scored: 1 differ in a word outside the model's vocabulary, 1 do not differ",
-    ):
-        evaluate_agreement(MODEL, ITEMS[3:5])
-
-
 @pytest.mark.parametrize(
     ("form", "other", "number"),
     [

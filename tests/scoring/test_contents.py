@@ -68,23 +68,6 @@ def test_words_of_several_tokens():
 
 
 @pytest.mark.usefixtures("registries")
-def test_strengths_that_depend_on_the_pushed_vectors():
-    @register_memory("weighed")
-    class Weighed(NeuralStack):
-        """An element is as strong as its vector is long."""
-
-        def update(self, state, actions):
-            lengths = actions.push_value.norm(dim=-1).to(actions.push_strength)
-            return super().update(state, actions._replace(push_strength=lengths))
-
-    made = word_scorer(memory="weighed")
-    contents = made.memory_contents(WORDS)
-    (trace,) = made.trace([WORDS])
-    np.testing.assert_allclose(contents.sum(1), trace.signals["total_strength"], atol=1e-5)
-    assert contents.sum() > 0
-
-
-@pytest.mark.usefixtures("registries")
 def test_memories_without_a_strength_for_each_step_are_refused():
     @register_memory("other")
     class Other(NeuralStack):

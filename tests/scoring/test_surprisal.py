@@ -70,15 +70,6 @@ def test_a_word_is_the_sum_of_the_treebanks_tokens(fields):
         assert ("push_strength" in table, "push_strength_top" in table) == (False, fields["memory"] == "deque")
 
 
-@pytest.mark.parametrize(("base", "number"), [(2, 2.0), ("e", math.e), (10, 10.0), ("10", 10.0)])
-def test_bases(base, number):
-    model, tokenizer = transformer()
-    table = surprisal(model, ["the naïve dog"], tokenizer, base=base)
-    np.testing.assert_allclose(
-        table["surprisal"], by_hand(model, tokenizer, ["the", " naïve", " dog"], base=number), rtol=1e-5
-    )
-
-
 GERMAN = "„Öl kostet viel“, sagte die Bäuerin (müde) …"
 
 

@@ -75,16 +75,6 @@ def test_members_of_the_hardest_language():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_examples(name):
-    task = small(name)
-    string = task.sample(random.Random(0), max(task.length_weights(3, 7))).source[1:]
-    begin, end = len(task.vocabulary) - 2, len(task.vocabulary) - 1
-    assert task.example(string) == ((begin, *string), (*string, end), (True,) * (len(string) + 1))
-    with pytest.raises(InputError, match=f"not a string of dusell2020/{name}: "):
-        task.example([0, 1, 1])
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_the_bound_is_the_entropy(name):
     """p(w) of all strings in a window sums to 1; draws are as frequent; the bound is the mean of -log p(w) a symbol."""
     task = small(name)

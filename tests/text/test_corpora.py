@@ -1,7 +1,6 @@
 """Opening corpora by name."""
 
 import gzip
-import json
 import sys
 import textwrap
 from io import BytesIO
@@ -116,19 +115,13 @@ def test_raw_text_has_the_words_of_a_tokenizer():
 
 
 @pytest.mark.parametrize("width", [45, 60, 72, 79])
-@pytest.mark.parametrize("mode", ["file", "record"])
-def test_lines_that_were_wrapped_by_hand_are_joined(tmp_path, width, mode):
+def test_lines_that_were_wrapped_by_hand_are_joined(tmp_path, width):
     paragraphs = [" ".join(" ".join(sentence.words) for sentence in generate_corpus(12, seed=i)) for i in range(6)]
     wrapped = "\n\n".join(textwrap.fill(paragraph, width) for paragraph in paragraphs)
-    if mode == "file":
-        (tmp_path / "text.txt").write_text(wrapped + "\n")
-        (tmp_path / "whole.txt").write_text("\n\n".join(paragraphs) + "\n")
-    else:
-        for name, text in (("text", wrapped), ("whole", "\n\n".join(paragraphs))):
-            (tmp_path / f"{name}.jsonl").write_text(json.dumps({"text": text}) + "\n")
-    ending = "txt" if mode == "file" else "jsonl"
+    (tmp_path / "text.txt").write_text(wrapped + "\n")
+    (tmp_path / "whole.txt").write_text("\n\n".join(paragraphs) + "\n")
     found, expected = (
-        [sentence.words for sentence in open_corpus(str(tmp_path / f"{name}.{ending}"), segmentation="raw")]
+        [sentence.words for sentence in open_corpus(str(tmp_path / f"{name}.txt"), segmentation="raw")]
         for name in ("text", "whole")
     )
     assert found == expected
@@ -230,13 +223,6 @@ def test_text_files_as_a_stream(tmp_path):
     blocks = list(stream.blocks(None, 1))
     for i, block in enumerate(blocks):
         assert [later.texts for later in stream.blocks(block.end, 1)] == [later.texts for later in blocks[i + 1 :]]
-
-
-def test_linzen_table(tmp_path):
-    path = tmp_path / "agr.tsv"
-    path.write_text('sentence\tverb\n"he said ""no"" to NNP"\tsaid\nthe dogs bark\tbark\n')
-    words = [s.words for s in open_corpus(f"linzen:{path}")]
-    assert words == [["he", "said", '"no"', "to", "NNP"], ["the", "dogs", "bark"]]
 
 
 def test_hold_out():
