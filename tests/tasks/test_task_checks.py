@@ -69,11 +69,3 @@ def test_mistakes(task, message):
 def test_parts_of_a_grammar_language(parts, message):
     with pytest.raises(InputError, match=message):
         type("Own", (GrammarLanguage,), parts)()
-
-
-def test_symbols_of_a_grammar_language_may_be_a_list():
-    plan = {"train": Split(4, 1, 3), "test": Split(4, 1, 3)}
-    parts = {"symbols": ["a", "b"], "grammar": Grammar({"S": {"a S": 0.5, "b": 0.5}}), "default_plan": plan}
-    task = type("Own", (GrammarLanguage,), parts)()
-    check_examples(task)
-    assert {"a", "b"} <= set(task.vocabulary)

@@ -172,13 +172,6 @@ def test_line_ends_and_marks(tmp_path, end, mark):
     assert [(r.number, r.text) for r in read_records(tmp_path / "a.csv")] == [(1, "one, two"), (2, ""), (3, "thrée")]
 
 
-def test_delimiters(tmp_path):
-    (tmp_path / "a.csv").write_text('text;label\n"ein; zwei";1\n')
-    assert next(read_records(tmp_path / "a.csv")).fields == {"text": "ein; zwei", "label": "1"}
-    (tmp_path / "b.csv").write_text("text\tlabel\neins, zwei\t1\n")
-    assert next(read_records(tmp_path / "b.csv")).text == "eins, zwei"
-
-
 def test_directories_and_patterns(tmp_path):
     for name in ("b/2.csv", "b/1.csv.gz", "b/.hidden.csv", ".git/x.csv", "notes.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

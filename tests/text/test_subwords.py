@@ -70,15 +70,6 @@ def test_digits_one_by_one():
     assert tokenizer.decode(tokenizer("1995 A19").input_ids, skip_special_tokens=True) == " 1995 A19"
 
 
-@pytest.mark.parametrize(
-    ("lowercase", "expected"), [("none", "The Dog"), ("first_word", "the Dog"), ("all", "the dog")]
-)
-@pytest.mark.parametrize("kind", KINDS)
-def test_lowercase(kind, lowercase, expected):
-    tokenizer = train_subword_tokenizer([("The Dog".split(), None)] * 3, 300, kind=kind, lowercase=lowercase)
-    assert tokenizer.decode(tokenizer("The Dog").input_ids, skip_special_tokens=True) == " " + expected
-
-
 def test_the_vocabulary_is_the_bytes_and_then_the_most_useful_parts():
     tokenizer = TOKENIZERS["bpe"]
     assert len(tokenizer) == 400 + 3
