@@ -1,9 +1,5 @@
 """TRL's supervised fine-tuning, datasets' streams and transformers' pipelines, on a model as training leaves it."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from datasets import Dataset, load_dataset
@@ -72,23 +68,3 @@ def test_text_generation_pipeline(small_run):
     torch.manual_seed(0)
     samples = generate("The", max_new_tokens=200, num_return_sequences=5)
     assert all(len(sample["generated_text"].split()) < 200 for sample in samples)
-
-
-PIPELINE = """
-import sys
-sys.modules["stack_lm"] = None
-from transformers import pipeline
-generate = pipeline("text-generation", sys.argv[1], trust_remote_code=True)
-print(generate("The teacher near the", max_new_tokens=5, do_sample=False)[0]["generated_text"])
-"""
-
-
-def test_a_pipeline_without_the_package(small_run, tmp_path):
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
-    command = [sys.executable, "-c", PIPELINE, small_run]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    (expected,) = pipeline("text-generation", model=small_run)(
-        "The teacher near the", max_new_tokens=5, do_sample=False
-    )
-    assert done.stdout.splitlines()[-1] == expected["generated_text"]

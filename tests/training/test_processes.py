@@ -98,15 +98,3 @@ def test_two_processes_train_one_model(tmp_path, launcher):
     assert not (directory / ".lock").exists()
     (checkpoint,) = (directory / "checkpoints").iterdir()
     assert json.loads((checkpoint / "trainer_state.json").read_text())["processes"] == 2
-
-
-@pytest.mark.slow
-def test_two_processes_train_one_classifier(tmp_path):
-    file = tmp_path / "numpred.train"
-    file.write_text("VBZ\tthe dog near the cats\nVBP\tthe dogs near the cat\n" * 40)
-    command = [*LAUNCHERS["torchrun"], str(RECIPES / "train_classifier.py"), f"data.train={file}", "data.held_out=20"]
-    command += ["training.epochs=2", "training.batch_size=5", "model.hidden_size=8", f"output_dir={tmp_path / 'run'}"]
-    status, _, err = launch(*command)
-    assert status == 0, err[-3000:]
-    steps = sorted(int(path.name.split("-")[1]) for path in (tmp_path / "run" / "checkpoints").iterdir())
-    assert steps == [6, 12]  # 60 sentences in batches of 2 x 5

@@ -179,17 +179,6 @@ def test_an_unfinished_checkpoint_is_not_taken_for_one(tmp_path, kind, how):
     assert same(tmp_path / "run", tmp_path / "other")
 
 
-def test_a_run_whose_only_checkpoint_is_unfinished_starts_anew(tmp_path, kind):
-    kind.run(tmp_path / "run", epochs=1)
-    stop_after(0, tmp_path / "run")
-    unfinished(checkpoints(tmp_path / "run")[0], "no state")
-    run = RunDirectory(kind.config(tmp_path / "run", epochs=1), resume=True, quiet=True)
-    assert run.checkpoint is None
-    run.begin()
-    run.close()
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {"training_config.yaml"}
-
-
 def test_damaged_records_are_removed(tmp_path, kind):
     kind.run(tmp_path / "run", epochs=1)
     before = records(tmp_path / "run")
@@ -217,24 +206,6 @@ def test_a_run_is_resumed_for_longer(tmp_path, kind):
     assert same(tmp_path / "run", tmp_path / "other")
     assert validations(tmp_path / "run") == validations(tmp_path / "other")
     assert yaml.safe_load((tmp_path / "run" / "training_config.yaml").read_text())["training"]["epochs"] == 3
-
-
-def test_a_run_resumed_for_less_is_over(tmp_path, kind):
-    kind.run(tmp_path / "run", epochs=2)
-    kind.run(tmp_path / "other", epochs=2)
-    kind.run(tmp_path / "run", epochs=1, resume=True)
-    assert same(tmp_path / "run", tmp_path / "other")
-    assert validations(tmp_path / "run") == validations(tmp_path / "other")
-
-
-def test_intervals_and_patience_may_change(tmp_path):
-    kinds = {
-        "language model": {"log_every": 3, "eval_every": 4, "save_every": 5, "keep_checkpoints": 1, "max_steps": 12},
-        "classifier": {"patience": 1},
-    }
-    for name, changes in kinds.items():
-        KINDS[name].run(tmp_path / name, epochs=1)
-        assert KINDS[name].run(tmp_path / name, resume=True, **changes)
 
 
 def test_another_run_is_not_resumed(tmp_path, kind):
@@ -350,15 +321,6 @@ def test_a_model_that_cannot_be_saved_leaves_the_earlier_one(tmp_path, kind):
     with pytest.raises(InputError, match=r"cannot write the model in .*: no space left; with --resume .* from step \d"):
         run.save_model(write)
     assert {name: text for name, text in files(tmp_path / "run").items() if ".partial" not in name} == before
-
-
-def test_files_of_an_earlier_model_go(tmp_path):
-    run = RunDirectory(language_model(tmp_path / "run"), quiet=True)
-    run.begin()
-    run.save_model(lambda directory: [(directory / name).write_text(name) for name in ("a", "b", "config.json")])
-    run.save_model(lambda directory: [(directory / name).write_text(name) for name in ("b", "config.json")])
-    run.close()
-    assert set(files(tmp_path / "run")) == {"training_config.yaml", ".model_files.json", "b", "config.json"}
 
 
 # --- kills

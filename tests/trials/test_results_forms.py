@@ -158,14 +158,6 @@ def test_a_matrix(capsys, first):
     assert len(found["cells"]) == 5
 
 
-def test_a_matrix_of_unknown_tasks_has_no_levels(capsys, tmp_path):
-    path = write(tmp_path / "own", {("own", "RNN"): "own/task"})
-    assert (
-        "| task | RNN |\n|---|--:|\n| own | 62.5 |"
-        in run(capsys, "results", path, "--matrix", "--format", "markdown")[1]
-    )
-
-
 def test_a_table_that_is_no_matrix(tmp_path):
     table = {"title": "T", "columns": ["model"], "measures": ["accuracy.mean"]}
     rows = [{"cells": ["RNN"], "preset": "p", "task": "t"}]
@@ -211,10 +203,6 @@ def test_levels_are_of_tasks_that_there_are():
             assert level_of(name) in LEVELS, name
     assert level_of("own/task") == ""
     assert make_task("flare/first").paper == "Butoi et al. 2025"
-
-
-def test_json_is_one_object(capsys, first):
-    assert json.loads(run(capsys, "results", first, "--matrix", "--format", "json")[1])["title"] == "A table, in %"
 
 
 def test_saved_results_print_the_same_table_and_merge_with_more(capsys, first, second, tmp_path):

@@ -1,6 +1,5 @@
 """Trials that were cut off go on, and end as if they had not been."""
 
-import copy
 import json
 from contextlib import nullcontext
 
@@ -200,31 +199,3 @@ def test_fewer_seeds_than_have_begun(capsys, files, monkeypatch):
     assert status == 0
     assert "0 of 4 trials are finished\n" in err
     assert not (files / "runs" / "unfinished").exists()
-
-
-def test_lines_say_how_trials_stand(capsys, files, monkeypatch):
-    monkeypatch.setattr("stack_lm.core.console.SECONDS", 0.0)
-    status, err = run_table(capsys, files / "table.yaml", "--rows", "mean")
-    assert status == 0
-    said = [line for line in err.splitlines() if "epoch 2 of 4" in line]
-    assert len(said) == 1
-    assert said[0].startswith("echo, mean, seeds 0 to 2: epoch 2 of 4, loss ")
-    assert ", validation accuracy " in said[0]
-    monkeypatch.setattr("stack_lm.core.console.SECONDS", 60.0)
-    _, err = run_table(capsys, files / "table.yaml", "--rows", "mean", "--overwrite")
-    assert "epoch 2 of 4" not in err
-
-
-def test_a_state_is_a_copy(tmp_path):
-    """What a trial does after it was saved does not change the state."""
-    (trial,) = make("test/per_step", 1)
-    trial.prepare()
-    state = copy.deepcopy(trial.state())
-    file = StateFile.of(tmp_path, 0, "row", [comparable(trial.config)])
-    file.save(trial.state())
-    with torch.no_grad():
-        for parameter in trial.model.parameters():
-            parameter.zero_()
-    loaded = file.load()
-    assert loaded.numbers == json.loads(json.dumps(state.numbers))
-    assert all(torch.equal(tensor, state.tensors[name]) for name, tensor in loaded.tensors.items())
