@@ -19,10 +19,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from stack_lm.cli.options import shared
+from stack_lm.cli.options import option, shared
 from stack_lm.core.atomic import atomic_directory
 from stack_lm.core.console import (
-    positive_int,
     print_json,
     print_note,
     print_table,
@@ -108,29 +107,17 @@ def write(directory: Path, items: Iterable[NumberItem], shares: Mapping[str, flo
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     parser = script_parser(__doc__, "make_number_prediction.py")
-    parser.add_argument(
-        "source", metavar="TEXT", help="text as for training: a file with a sentence a line or row, or nltk:NAME"
-    )
+    option(parser, "TEXT", "as for training: a file with a sentence a line or row, or nltk:NAME", dest="source")
     shared(parser, "--column")
-    parser.add_argument("output", metavar="DIRECTORY", help="folder for the files; it must be absent or empty")
-    parser.add_argument("--limit", type=positive_int, metavar="N", help="read the first N sentences only")
-    parser.add_argument("--vocab-size", type=positive_int, default=10_000, help="words kept (default: 10000)")
-    parser.add_argument(
-        "--minimum",
-        type=positive_int,
-        default=10,
-        metavar="N",
-        help="occurrences of both forms of subject and verb that the text must have (default: 10)",
-    )
-    parser.add_argument(
-        "--validation", type=float, default=0.05, help="share of the text for validation (default: 0.05)"
-    )
-    parser.add_argument("--test", type=float, default=0.1, help="share of the text for the test (default: 0.1)")
-    parser.add_argument(
-        "--iterations", type=positive_int, default=5, help="passes over the tagger's training data (default: 5)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the choice of verbs and parts (default: 0)")
-    parser.add_argument("--json", action="store_true", help="print exactly one JSON object on standard output")
+    option(parser, "DIRECTORY", "folder for the files; it must be absent or empty", dest="output")
+    option(parser, "--limit N", "read the first N sentences only")
+    option(parser, "--vocab-size N", "words kept", default=10_000)
+    option(parser, "--minimum N", "occurrences of both forms of subject and verb that the text must have", default=10)
+    option(parser, "--validation X", "share of the text for validation", default=0.05)
+    option(parser, "--test X", "share of the text for the test", default=0.1)
+    option(parser, "--iterations N", "passes over the tagger's training data", default=5)
+    option(parser, "--seed SEED", "seed of the choice of verbs and parts", default=0)
+    option(parser, "--json", "print exactly one JSON object on standard output")
     options = parser.parse_args(arguments)
 
     def run() -> None:

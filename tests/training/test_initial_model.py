@@ -170,23 +170,6 @@ def test_a_classifier_begins_with_a_language_model(earlier, tmp_path, capsys):
     assert (classifier.config.hidden_size, classifier.config.id2label) == (8, {0: "bark", 1: "sleep"})
 
 
-def test_a_layer_that_a_classifier_does_not_train_is_named(tmp_path):
-    cell = {"controller": "lstm", "memory": "stack", "memory_size": 2, "hidden_size": 5, "detach": True}
-    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2}
-    rows = [f"the {noun} {verb},{verb}" for noun in ("dogs", "cats") for verb in ("bark", "sleep")] * 6
-    (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]))
-    config = ClassificationConfig(
-        output_dir=str(tmp_path / "run"),
-        data=ClassificationDataConfig(train=str(tmp_path / "train.csv")),
-        model={"model_type": "stack_transformer", "layers": [cell, "attention"], "auxiliary_losses": [{"layer": 0}]}
-        | sizes,
-    )
-    assert any(note.startswith("layer 0 does not learn: ") for note in ClassificationTrainer(config).notes)
-    model = config.model | {"layers": [cell | {"detach": False}, "attention"]}
-    other = ClassificationTrainer(replace(config, model=model, output_dir=str(tmp_path / "other")))
-    assert not any("does not learn" in note for note in other.notes)
-
-
 def test_a_parser_begins_with_a_parser(earlier, tmp_path):
     (tmp_path / "trees.mrg").write_text("(((the dog) barks) .)\n((the (old cat)) sleeps)\n" * 10)
     trees = TreesConfig(trees=str(tmp_path / "trees.mrg"))

@@ -12,9 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from stack_lm.core.errors import InputError
 from stack_lm.training import processes
-from stack_lm.training.processes import check_number
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -31,15 +29,6 @@ def test_one_gpu_alone_captures_scans_unless_told_otherwise(tmp_path, monkeypatc
         monkeypatch.delenv(processes.CUDA_GRAPHS)
     assert processes.make_accelerator(None, None, tmp_path) is accelerator
     assert os.environ.get(processes.CUDA_GRAPHS) == expected
-
-
-@pytest.mark.parametrize("name", ["WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
-def test_processes_that_accelerate_does_not_see_are_refused(name):
-    check_number(1, {})
-    check_number(1, {name: "1"})
-    check_number(4, {name: "4"})
-    with pytest.raises(InputError, match=f"{name} is 4, but Accelerate sees one process: they would train indep"):
-        check_number(1, {name: "4"})
 
 
 # --- launched

@@ -32,7 +32,7 @@ EXAMPLE = (
 )
 # The panels of a "computation" that a figure of the memory lacks.
 _NOT_OF_MEMORY = (
-    *("input", "output", "input_reading", "value", "reading", "read_strength"),
+    *("input", "output", "value", "reading", "read_strength"),
     *("input_pop_strength", "output_push_strength", "input_strength"),
 )
 KINDS = {

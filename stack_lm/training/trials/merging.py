@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +15,6 @@ from .results import TABLE_FILE, Record, ResultsDirectory, Trials, same_outcome
 def has_trials(directory: str | Path) -> bool:
     """True if a directory has a table of trials."""
     return (Path(directory) / TABLE_FILE).is_file()
-
-
-def merge_trials(parts: Sequence[ResultsDirectory]) -> Trials:
-    """The trials of several directories of one table.
-
-    Raises:
-        InputError: if they are of different tables or configurations, or disagree about a trial.
-    """
-    table = parts[0].table()
-    origins: dict[tuple[str, int], tuple[Path, Record]] = {}
-    rows: dict[str, tuple[Path, Record]] = {}
-    for part in parts:
-        difference = first_difference(_described(table), _described(part.table()))
-        if difference is not None:
-            key, before, now = difference
-            raise InputError(
-                f"{parts[0].path} and {part.path} are of different tables: {key} is {before!r} and {now!r}"
-            )
-        for record in part.records:
-            _check_config(rows.setdefault(record["row"], (part.path, record)), part.path, record)
-            origin, first = origins.setdefault((record["row"], record["seed"]), (part.path, record))
-            if not same_outcome(first, record):
-                raise InputError(
-                    f"{origin} and {part.path} have different results of one trial, seed {record['seed']} of "
-                    f"{record['row']!r}; remove it from one of them"
-                )
-    return Trials(table, [record for _, record in origins.values()])
 
 
 def _described(table: Table) -> dict[str, Any]:
@@ -69,9 +41,27 @@ def read_trials(*directories: str | Path) -> Trials:
         directories: the directories of the runs.
 
     Raises:
-        InputError: if there are none, or they are incompatible.
+        InputError: if there are none, they are of different tables or configurations, or they disagree about a trial.
     """
     parts = [ResultsDirectory(directory) for directory in directories]
-    for part in parts:
-        part.table()
-    return parts[0] if len(parts) == 1 else merge_trials(parts)
+    tables = [part.table() for part in parts]
+    if len(parts) == 1:
+        return parts[0]
+    origins: dict[tuple[str, int], tuple[Path, Record]] = {}
+    rows: dict[str, tuple[Path, Record]] = {}
+    for part, table in zip(parts, tables, strict=True):
+        difference = first_difference(_described(tables[0]), _described(table))
+        if difference is not None:
+            key, before, now = difference
+            raise InputError(
+                f"{parts[0].path} and {part.path} are of different tables: {key} is {before!r} and {now!r}"
+            )
+        for record in part.records:
+            _check_config(rows.setdefault(record["row"], (part.path, record)), part.path, record)
+            origin, first = origins.setdefault((record["row"], record["seed"]), (part.path, record))
+            if not same_outcome(first, record):
+                raise InputError(
+                    f"{origin} and {part.path} have different results of one trial, seed {record['seed']} of "
+                    f"{record['row']!r}; remove it from one of them"
+                )
+    return Trials(tables[0], [record for _, record in origins.values()])
