@@ -144,19 +144,13 @@ def test_a_suites_score_names_the_sets_that_were_scored(tmp_path, sets, named):
 
 def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
     """None takes the place of another in the card."""
-    raw = model / "raw.txt"
-    raw.write_text("the dog runs . the cats run .\n")
     commands = [
         *(("parse-f1", "--data", treebank, "--convention", "prpn", *more) for more in (
             (),
-            ("--rule", "punctuation=before"),
             ("--rule", "average=corpus", "--max-words", "10"),
             ("--layer", "0", "--word-strength", "max"),
-            ("--dropout-samples", "2:0.1"),
         )),
         *(("perplexity", "--data", "generated:50:3", *more) for more in ((), ("--held-out", "9"), ("--limit", "5"))),
-        *(("perplexity", "--data", raw, "--segmentation", form) for form in ("lines", "raw")),
-        *(("agreement", "--data", "1:9", "--format", "generated", *more) for more in ((), ("--oov", "wrong"))),
         *(("strengths", "--data", "generated:50:3", *more) for more in (
             (), ("--limit", "5"), ("--signal", "read_strength"), ("--word-strength", "max"),
         )),
@@ -169,19 +163,11 @@ def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
     found = by_name(of(model))
     assert [name for data, name in found if data == treebank.name] == [
         "F1, convention prpn, push_strength, algorithm1",
-        "F1, convention prpn, push_strength, algorithm1, punctuation removed before parsing",
         "F1, convention prpn, but average: corpus, at most 10 words, push_strength, algorithm1",
         "F1, convention prpn, push_strength, algorithm1, layer 0, word strength max",
-        "F1, convention prpn, push_strength, algorithm1, 2 dropout samples of 0.1",
     ]
     texts = ["generated:50:3", "generated:50:3: 9 sentences held out, seed 0", "generated:50:3, the first 5 sentences"]
     assert [data for data, name in found if name == "perplexity" and data.startswith("generated:50:3")] == texts
-    segmented = [data for data, name in found if name == "perplexity" and data.startswith("raw.txt")]
-    assert segmented == ["raw.txt, segmentation lines", "raw.txt, segmentation raw"]
-    assert [name for data, name in found if data == "generated: 1:9"] == [
-        "accuracy, %",
-        "accuracy, %, unknown words count as wrong",
-    ]
     assert {(data, name) for data, name in found if ", nouns" in name} == {
         (texts[0], "push strength, nouns"),
         (texts[2], "push strength, nouns"),

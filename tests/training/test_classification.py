@@ -91,23 +91,6 @@ def test_a_test_file_is_cut_as_the_validation_file(capsys, data, tmp_path):
     np.testing.assert_allclose(end, whole, atol=1e-6)
 
 
-def test_a_run_stops_early_and_resumes(capsys, data, tmp_path):
-    command = arguments(
-        data, tmp_path / "run", "training.epochs=30", "training.patience=1", "training.learning_rate=0.5"
-    )
-    assert TRAIN.main([*command, "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result["epochs"] < 30
-    assert result["epochs"] == result["best_epoch"] + 1
-    assert set(result["test"]) == {str(data / "numpred.test.1")}
-    assert TRAIN.main(command) == 2
-    assert "is not empty; resume its run with --resume" in capsys.readouterr().err
-    assert TRAIN.main([*command, "--resume", "model.hidden_size=9"]) == 2
-    assert "cannot resume" in capsys.readouterr().err
-    assert TRAIN.main([*command, "--overwrite", "training.epochs=1"]) == 0
-    assert "always the more frequent number" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("n_processes", [1, 2, 3])
 def test_sentences_come_in_the_order_of_transformers_each_once(n_processes):
     rng = random.Random(5)

@@ -144,15 +144,6 @@ def test_a_second_run_is_refused_at_once(tmp_path, kind):
     kind.run(tmp_path / "run", epochs=2, resume=True)
 
 
-def test_a_run_that_failed_before_it_logged_anything_can_be_started_again(tmp_path, kind):
-    """Also with another setting, which may be what was wrong."""
-    failed = RunDirectory(kind.config(tmp_path / "run", epochs=1), quiet=True)
-    failed.begin()
-    failed.close()
-    assert files(tmp_path / "run")
-    kind.run(tmp_path / "run", epochs=2)
-
-
 def test_a_run_that_cannot_start_gives_the_lock_back(tmp_path, kind):
     kind.run(tmp_path / "run", epochs=1)
     config = kind.config(tmp_path / "run", epochs=2)

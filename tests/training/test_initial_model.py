@@ -96,14 +96,6 @@ def test_a_vocabulary_may_be_padded(earlier, tmp_path):
     assert parameters(tmp_path / "run")["lm_head.weight"].shape[0] == 100
 
 
-def test_weights_that_are_not_taken_are_named(earlier, tmp_path):
-    trainer = Trainer(further(earlier, tmp_path / "run", memory="none"), quiet=True)
-    (note,) = (note for note in trainer.notes if "does not have" in note)
-    assert note.startswith(f"weights of {earlier} that this model does not have: model.cell.")
-    assert "model.cell.controls.projection.weight" in note
-    trainer.run.close()
-
-
 def test_resuming_is_exact(earlier, tmp_path):
     whole, part = tmp_path / "whole", tmp_path / "part"
     Trainer(further(earlier, whole), quiet=True).train()

@@ -244,23 +244,6 @@ def test_the_temperature_falls_and_is_resumed(tmp_path):
     assert same(weights(tmp_path / "part"), weights(tmp_path / "whole"))
 
 
-def test_batches_are_bucketed_and_complete():
-    sentences = TokenArray.pack([[[i] * (1 + i % 40) for i in range(400)]], 400)
-    batches = SentenceBatches(WholePools(sentences), 8, seed=0)
-    reader = batches.read(None)
-    epoch = [next(reader) for _ in range(batches.steps_per_epoch)]
-    seen = [sentence for batch, _ in epoch for sentence in batch]
-    assert sorted(seen) == sorted(sentences)
-    padding = sum(max(map(len, batch)) * len(batch) for batch, _ in epoch) / sum(map(len, seen))
-    assert padding < 1.15
-    assert (epoch[-1][1]["epoch"], epoch[-1][1]["batch"]) == (1, 0)
-    assert [len(batch[0]) for batch, _ in epoch] != sorted(len(batch[0]) for batch, _ in epoch)
-    following = [next(reader)[0] for _ in range(batches.steps_per_epoch)]
-    assert following != [batch for batch, _ in epoch]
-    # From any position the same batches follow.
-    assert [b for b, _ in zip_first(batches.read(epoch[19][1]), 5)] == [batch for batch, _ in epoch[20:25]]
-
-
 def test_the_order_of_batches_is_that_of_documented_runs():
     """As a list of lists was bucketed: sorted by length times a random number, cut, and shuffled."""
     lengths = [2 + (7 * i) % 31 for i in range(101)]

@@ -182,15 +182,6 @@ def test_a_run_goes_on_exactly(gold, tmp_path):
         torch.testing.assert_close(parts[name], weights, rtol=0, atol=0)
 
 
-def test_words_that_a_parser_does_not_know(gold, tmp_path, capsys):
-    arguments = ["train", "parser", f"data.trees=[{gold}]", *SMALL, "tokenizer.kind=word", "training.epochs=1"]
-    assert stack_lm([*arguments, f"output_dir={tmp_path / 'words'}"]) == 0
-    parser = Parser.from_pretrained(str(tmp_path / "words"), device="cpu")
-    known, unknown = parser([["the", "qwx", "dog"], ["qwx", "zzk"]])
-    assert known.unknown.tolist() == [False, True, False]
-    assert unknown is None
-
-
 def test_bad_input(gold, parser, tmp_path, capsys):
     shorter = tmp_path / "shorter.mrg"
     shorter.write_text("".join(gold.read_text().splitlines(keepends=True)[:-1]))

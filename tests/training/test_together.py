@@ -132,15 +132,6 @@ def test_each_model_may_have_a_learning_rate_of_its_own(kind):
         torch.testing.assert_close(dict(model.named_parameters()), dict(other.named_parameters()))
 
 
-def test_a_memory_that_overflows_says_so():
-    fields = {"vocab_size": 4, "num_labels": 4, "memory_depth": 3, "memory_overflow": "raise"}
-    models = make_models("suzgun2019/stack_rnn_softmax", **fields)
-    together = Together(models)
-    batches = [make_batch(models[0], 2, 8, False) for _ in models]
-    with pytest.raises(ValueError, match="memory_depth=3 was full"):
-        together.losses(stack_batches(batches))
-
-
 def test_models_that_cannot_be_trained_together_are_refused():
     with pytest.raises(InputError, match="no models"):
         Together([])
@@ -150,9 +141,3 @@ def test_models_that_cannot_be_trained_together_are_refused():
     models[0].set_scan_backend("reference")
     with pytest.raises(InputError, match="compiled scan only; as set"):
         Together(models)
-
-
-def test_batches_that_do_not_fit_are_refused():
-    models = make_models("hao2018/lstm_stack", 2)
-    with pytest.raises(InputError, match="input_ids of different lengths need an attention_mask"):
-        stack_batches([make_batch(models[0], 2, length, False) for length in (4, 5)])

@@ -158,15 +158,6 @@ def test_batches_by_length():
         trial("test/per_step", batch_by_length=True, shuffle=False).config.check()
 
 
-def test_trials_go_through_the_lengths_together():
-    steps = torch.arange(90) % 7
-    first, second = (
-        trial("test/per_step", seed=seed, batch_by_length=True, batch_size=10).order(steps) for seed in (0, 1)
-    )
-    assert first.tolist() != second.tolist()
-    assert steps[first].tolist() == steps[second].tolist()
-
-
 # --- several at once
 
 

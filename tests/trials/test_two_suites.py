@@ -63,14 +63,3 @@ def test_the_languages_come_in_the_order_of_the_hierarchy():
     assert len(table.rows) == 18 * 8 * 2
     for row in table.rows:
         assert row.training == ({} if row.cells[3] == "short" else {"validate": "validation_long"})
-
-
-@pytest.mark.parametrize("preset", ["transformer", "stack_attention"])
-def test_a_transformer_answers_after_the_input(preset, tmp_path):
-    parts = {"train": 64, "validation": 8, "test": 2}
-    small = [f"options.splits.{part}={{number: {n}, shortest: 1, longest: 3}}" for part, n in parts.items()]
-    small += [f"output_dir={tmp_path}", "training.batch_size=32", "training.learning_rate=0.001", "training.epochs=2"]
-    command = ["train", "task", f"deletang2023/{preset}", "deletang2023/reverse_string", "--seeds", "1"]
-    assert main([*command, *small, "model.hidden_size=16", "model.intermediate_size=16"]) == 0
-    (result,) = results(tmp_path)
-    assert 0 <= result["scores"]["test"]["length_accuracy"] <= 1
