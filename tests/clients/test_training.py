@@ -2,10 +2,8 @@
 
 import pytest
 import torch
-from datasets import Dataset, load_dataset
+from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
-
-import stack_lm
 
 pytestmark = pytest.mark.slow
 
@@ -35,22 +33,6 @@ def test_supervised_fine_tuning(small_run, tmp_path):
     trainer.train()
     losses = [record["loss"] for record in trainer.state.log_history if "loss" in record]
     assert losses[-1] < 0.5 * losses[0]
-
-
-def test_a_stream_of_texts(small_run, tmp_path):
-    """A stream of datasets, tokenised by plain transformers code, gives the ids and the loss of all texts at once."""
-    texts = ["The teacher is old.", "The boy near the house was kind.", "A poet can see the river."] * 7
-    (tmp_path / "text.txt").write_text("\n".join(texts) + "\n")
-    tokenizer = AutoTokenizer.from_pretrained(small_run)
-    stream = load_dataset("text", data_files=str(tmp_path / "text.txt"), split="train", streaming=True)
-    stream = stream.map(lambda batch: tokenizer(batch["text"]), batched=True, batch_size=4, remove_columns="text")
-    model = AutoModelForCausalLM.from_pretrained(small_run).eval()
-    rows = list(stream)
-    assert [row["input_ids"] for row in rows] == tokenizer(texts).input_ids
-    losses = [model(ids, labels=ids).loss.item() for ids in (torch.tensor([row["input_ids"]]) for row in rows[:3])]
-    scorer = stack_lm.ModelScorer.from_pretrained(small_run, device="cpu")
-    for loss, trace in zip(losses, scorer.trace([scorer.split(text) for text in texts[:3]]), strict=True):
-        assert loss == pytest.approx(-trace.logprobs.mean(), rel=1e-4)
 
 
 def test_text_generation_pipeline(small_run):

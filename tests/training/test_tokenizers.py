@@ -131,6 +131,22 @@ def test_notes_on_text_and_tokenizer(tmp_path):
     assert trainer.data.notes == []
 
 
+def test_a_note_on_tokens_that_span_words(tmp_path, capsys):
+    """The command that scores words refuses them; training says so first."""
+    from conftest import run
+
+    spanning = Tokenizer(models.BPE(unk_token="<unk>"))
+    spanning.train_from_iterator(TEXT * 5, trainers.BpeTrainer(vocab_size=60, special_tokens=["<unk>"]))
+    PreTrainedTokenizerFast(tokenizer_object=spanning, unk_token="<unk>").save_pretrained(tmp_path / "spanning")
+    config = run_config(tmp_path, tokenizer=TokenizerConfig(pretrained=str(tmp_path / "spanning")))
+    trainer = Trainer(config, quiet=True)
+    (note,) = (note for note in trainer.data.notes if "cannot be scored" in note)
+    assert "sentence 1: the tokenizer makes no token of the word" in note
+    trainer.train()
+    status, _, err = run(capsys, "perplexity", tmp_path / "run", "--data", tmp_path / "text.txt")
+    assert (status, "the tokenizer makes no token of the word" in err) == (2, True)
+
+
 def test_the_size_of_text():
     tokenizer = train_subword_tokenizer([(line.split(), None) for line in TEXT], 300)
     sentence = Sentence("the Grüße 🐶 barks".split())

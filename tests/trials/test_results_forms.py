@@ -8,7 +8,7 @@ from conftest import run, run_json
 from stack_lm.core.errors import InputError
 from stack_lm.tasks import make_task, task_names
 from stack_lm.tasks.hierarchy import LEVELS, level_of
-from stack_lm.training.trials.config import Table, single_row
+from stack_lm.training.trials.config import Table
 from stack_lm.training.trials.matrix import make_matrix, split_cells
 from stack_lm.training.trials.results import ResultsDirectory
 
@@ -185,13 +185,6 @@ def test_a_column_about_tasks_names_no_network():
     assert make_matrix(Table.build({**values, "columns": ["model", "task"]})).networks == ["RNN", "LSTM"]
     values["rows"] = values["rows"][:2]
     assert make_matrix(Table.build({**values, "columns": ["model", "task"]})).networks == ["RNN"]
-
-
-def test_a_preset_and_a_task_are_a_matrix_too():
-    table = single_row("dusell2020/lstm", "dusell2020/dyck", ["nats.mean"])
-    matrix = make_matrix(table)
-    assert matrix.levels == {"deterministic context-free": ["dusell2020/dyck"]}
-    assert matrix.networks == ["dusell2020/lstm"]
 
 
 def test_levels_are_of_tasks_that_there_are():

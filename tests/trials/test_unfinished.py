@@ -199,3 +199,13 @@ def test_fewer_seeds_than_have_begun(capsys, files, monkeypatch):
     assert status == 0
     assert "0 of 4 trials are finished\n" in err
     assert not (files / "runs" / "unfinished").exists()
+
+
+def test_lines_say_how_trials_stand(capsys, files, monkeypatch):
+    monkeypatch.setattr("stack_lm.core.console.SECONDS", 0.0)
+    status, err = run_table(capsys, files / "table.yaml", "--rows", "mean")
+    assert status == 0
+    said = [line for line in err.splitlines() if "epoch 2 of 4" in line]
+    assert len(said) == 1
+    assert said[0].startswith("echo, mean, seeds 0 to 2: epoch 2 of 4, loss ")
+    assert ", validation accuracy " in said[0]
