@@ -280,12 +280,6 @@ def test_a_commands_score_of_the_validation_text_stays(capsys, model, tmp_path):
     assert found.metric_value == pytest.approx(record["inner_perplexity"], abs=1e-4)
 
 
-def test_a_name_and_tags_are_given_once(model):
-    write_card(model, name="mine", tags=["formal"])
-    data = of(write_card(model).parent).data
-    assert (data.model_name, data.tags) == ("mine", ["stack-lm", "stack-rnn", "stack", "formal"])
-
-
 def test_a_file_may_have_results_of_other_models_too(capsys, model, tmp_path):
     shutil.copytree(model, tmp_path / "other")
     scores = run_json(capsys, "perplexity", tmp_path / "other", model, "--data", "generated:50:3")

@@ -190,7 +190,6 @@ def test_a_trial_that_diverged_is_a_result(capsys, files):
             ["hao2018/linear_stack", "suzgun2019/dyck2"],
             "a StackRNNForTokenClassification does not fit the task 'suzgun2019/dyck2'",
         ),
-        (["hao2018/linear_stack", "hao2018/reversal", "options.splits.test.shortest=30"], "from a smaller"),
     ],
 )
 def test_bad_input(capsys, tmp_path, arguments, message):
