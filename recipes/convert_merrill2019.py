@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from stack_lm import StackRNNConfig, StackRNNForCausalLM, StackRNNForSequenceClassification
+from stack_lm.cli.options import option
 from stack_lm.core.atomic import atomic_directory
 from stack_lm.core.console import print_written, run_command, script_parser
 from stack_lm.core.errors import InputError
@@ -94,6 +95,21 @@ def convert_body(state: dict[str, Tensor], path: Path, config: StackRNNConfig, f
     return body
 
 
+def make_classifier(
+    config: StackRNNConfig, vocabulary: Path, weight: Tensor, bias: Tensor
+) -> tuple[StackRNNForSequenceClassification, dict[str, Tensor]]:
+    """A classifier, and the weights of its head."""
+    # The released classifier is one logit z with the probability sigmoid(z) of label 1; softmax((0, z)) is that.
+    names = read_vocabulary(vocabulary, "labels.txt") if (vocabulary / "labels.txt").is_file() else ["0", "1"]
+    config.id2label = {i: {"0": "VBZ", "1": "VBP"}.get(name, name) for i, name in enumerate(names[:2])}
+    config.label2id = {name: i for i, name in config.id2label.items()}
+    head = {
+        "score.weight": torch.cat((torch.zeros_like(weight), weight)),
+        "score.bias": torch.cat((torch.zeros_like(bias), bias)),
+    }
+    return StackRNNForSequenceClassification(config), head
+
+
 def convert(checkpoint: Path, vocabulary: Path, output: Path, fixed: str | None) -> None:
     """Write the model directory atomically."""
     state = load_state_dict(checkpoint)
@@ -112,15 +128,7 @@ def convert(checkpoint: Path, vocabulary: Path, output: Path, fixed: str | None)
     bias = take(state, checkpoint, "_classifier.bias", "_linear.bias")
     model: StackRNNForCausalLM | StackRNNForSequenceClassification
     if weight.shape[0] == 1:
-        # The released classifier is one logit z with the probability sigmoid(z) of label 1; softmax((0, z)) is that.
-        names = read_vocabulary(vocabulary, "labels.txt") if (vocabulary / "labels.txt").is_file() else ["0", "1"]
-        config.id2label = {i: {"0": "VBZ", "1": "VBP"}.get(name, name) for i, name in enumerate(names[:2])}
-        config.label2id = {name: i for i, name in config.id2label.items()}
-        head = {
-            "score.weight": torch.cat((torch.zeros_like(weight), weight)),
-            "score.bias": torch.cat((torch.zeros_like(bias), bias)),
-        }
-        model = StackRNNForSequenceClassification(config)
+        model, head = make_classifier(config, vocabulary, weight, bias)
     else:
         labels = read_vocabulary(vocabulary, "labels.txt")
         if len(labels) > weight.shape[0]:
@@ -161,17 +169,12 @@ def convert(checkpoint: Path, vocabulary: Path, output: Path, fixed: str | None)
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     parser = script_parser(__doc__)
-    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="the released .th file")
-    parser.add_argument(
-        "vocabulary", type=Path, metavar="VOCABULARY_DIR", help="the directory with its tokens.txt and labels.txt"
-    )
-    parser.add_argument("output", type=Path, metavar="OUT_DIR", help="the model directory to write; must be new")
-    parser.add_argument(
-        "--fixed",
-        choices=("push", "pop", "none"),
-        help="the strength that was fixed to 1 in training (d = 1: push, u = 1: pop); none for the "
-        "classifier with a sigmoid push; not needed for a model without a stack",
-    )
+    option(parser, "CHECKPOINT", "the released .th file", type=Path)
+    option(parser, "VOCABULARY_DIR", "the directory with its tokens.txt and labels.txt", type=Path, dest="vocabulary")
+    option(parser, "OUT_DIR", "the model directory to write; must be new", type=Path, dest="output")
+    fixed = "the strength that was fixed to 1 in training (d = 1: push, u = 1: pop); none for the classifier with a "
+    fixed += "sigmoid push; not needed for a model without a stack"
+    option(parser, "--fixed", fixed, choices=("push", "pop", "none"))
     options = parser.parse_args(arguments)
 
     def run() -> None:

@@ -22,8 +22,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from stack_lm import StackRNNConfig, StackRNNForKHotPrediction
+from stack_lm.cli.options import option
 from stack_lm.core.atomic import atomic_directory
-from stack_lm.core.console import positive_int, print_written, progress, run_command, script_parser
+from stack_lm.core.console import print_written, progress, run_command, script_parser
 from stack_lm.core.errors import InputError
 from stack_lm.hub.state_dicts import load_state_dict, take
 from stack_lm.memory.superposition import CHOICE_CONTROLS
@@ -147,28 +148,15 @@ def save(model: StackRNNForKHotPrediction, symbols: str, output: Path) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     parser = script_parser(__doc__)
-    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="the released .pth file")
-    parser.add_argument("output", type=Path, metavar="OUT_DIR", help="the model directory to write; must be new")
-    parser.add_argument(
-        "--operation-control",
-        choices=CHOICE_CONTROLS,
-        default="softmax",
-        help="how operations are chosen (default: softmax)",
-    )
-    parser.add_argument(
-        "--temperature",
-        type=float,
-        default=0.5,
-        help="temperature at the end of training, if any (default: 0.5, the schedule's last)",
-    )
-    parser.add_argument("--cells", type=positive_int, default=104, help="cells of a Baby-NTM's tape (default: 104)")
-    parser.add_argument(
-        "--symbols", help="the alphabet, in the order of the model's inputs (that of the Dyck languages: ()[]{}...)"
-    )
-    parser.add_argument(
-        "--check", type=positive_int, metavar="N", help="score the model on N fresh Dyck strings of lengths 52 to 100"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the fresh strings (default: 0)")
+    option(parser, "CHECKPOINT", "the released .pth file", type=Path)
+    option(parser, "OUT_DIR", "the model directory to write; must be new", type=Path, dest="output")
+    option(parser, "--operation-control", "how operations are chosen", choices=CHOICE_CONTROLS, default="softmax")
+    option(parser, "--temperature X", "temperature at the end of training, if any; the schedule's last", default=0.5)
+    option(parser, "--cells N", "cells of a Baby-NTM's tape", default=104)
+    alphabet = "the alphabet, in the order of the model's inputs (that of the Dyck languages: ()[]{}...)"
+    option(parser, "--symbols TEXT", alphabet)
+    option(parser, "--check N", "score the model on N fresh Dyck strings of lengths 52 to 100")
+    option(parser, "--seed SEED", "seed of the fresh strings", default=0)
     options = parser.parse_args(arguments)
 
     def run() -> None:

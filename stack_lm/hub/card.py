@@ -140,7 +140,7 @@ def _make_card(
     run = source.parent.parent if source.parent.name in _EARLIER_MODELS else source
     raw = read_run_config(run)
     training: dict[str, Any] = without_directories(raw)
-    command, source_text = _training_command(training, run, kind), _source(training)
+    command = _training_command(training, run, kind)
     scores = list(earlier.eval_results or ())
     if training:
         record = _validation(source, run, training) if validation is None else validation
@@ -151,7 +151,7 @@ def _make_card(
         library_name="transformers",
         pipeline_tag=task,
         license=license or earlier.license,
-        datasets=_on_hub(source_text) if training else earlier.datasets,
+        datasets=_on_hub(_source(training)) if training else earlier.datasets,
         base_model=_base_model(raw) if training else earlier.base_model,
         tags=list(dict.fromkeys(["stack-lm", family, *memories, *(earlier.tags or ()), *tags])),
         model_name=name or earlier.model_name or source.resolve().name,
@@ -181,10 +181,18 @@ def _make_card(
         training_command=command,
         earlier_training="" if training else earlier_training,
         settings=yaml.safe_dump(training, sort_keys=False).strip(),
-        trained_on=source_text and source_text + first_of(training["data"].get("limit"), _unit(training)),
-        validated_on=_held_out(training),
-        sentence_tokens=_sentence_tokens(directory, kind, training.get("tokenizer", {})) if source_text else "",
+        **_describe_data(directory, kind, training),
     )
+
+
+def _describe_data(directory: Path, kind: str, training: Mapping[str, Any]) -> dict[str, str]:
+    """What the template says of a run's text."""
+    source = _source(training)
+    return {
+        "trained_on": source and source + first_of(training["data"].get("limit"), _unit(training)),
+        "validated_on": _held_out(training),
+        "sentence_tokens": _sentence_tokens(directory, kind, training.get("tokenizer", {})) if source else "",
+    }
 
 
 def _versions() -> str:

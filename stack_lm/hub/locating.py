@@ -52,7 +52,7 @@ def check_model_directory(directory: Path, *files: str) -> None:
 
 def cannot_load(what: str, path: str, error: Exception) -> InputError:
     """The error for a model that cannot be loaded, with the reason in one line."""
-    return InputError(f"cannot load a {what} from {path or repr(path)}: {_reason(error, path)}")
+    return InputError(f"cannot load a {what} from {path or repr(path)}: {_reason(error)}")
 
 
 def locate(path: str) -> dict[str, Any]:
@@ -162,22 +162,13 @@ def read_config(directory: Path) -> dict[str, Any]:
     return content
 
 
-def _own_module(path: str) -> str:
-    """The module of a model's own code, as its `auto_map` names it; "FILE" if that cannot be read."""
-    try:
-        auto_map = read_config(Path(path))["auto_map"]
-        return str(next(iter(auto_map.values()))).rpartition("--")[2].partition(".")[0]
-    except (InputError, OSError, ValueError, LookupError, AttributeError, StopIteration):
-        return "FILE"
-
-
-def _reason(error: Exception, path: str) -> str:
-    """A library's error for the model at a path in one line, without misleading advice."""
+def _reason(error: Exception) -> str:
+    """A library's error in one line, without misleading advice."""
     text = str(error)
     if isinstance(error, InputError):
         return text
     if "trust_remote_code" in text:
-        return f"it needs code of its own (auto_map), which runs only if you give --import {_own_module(path)}.py"
+        return "it needs code of its own (auto_map), which runs only if you give --import FILE.py"
     if "weights_only" in text:
         return "its weights are a pickle with more in it than tensors, which is refused"
     if isinstance(error, RecursionError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -32,6 +33,8 @@ def environment(**variables: str) -> Iterator[None]:
 class Workers(ProcessPoolExecutor):
     """A pool of processes that end with their parent, however it ends, or at once by `end`.
 
+    Ctrl-C is for their parent, which decides when they end.
+
     They are spawned: processes that are forked off would share the parent's threads and locks.
 
     Args:
@@ -51,6 +54,7 @@ class Workers(ProcessPoolExecutor):
 
 
 def _begin(_: Imports, stop: Connection, initializer: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     assert parent is not None, "called in a worker process"
     threading.Thread(target=_wait_and_end, args=([parent.sentinel, stop],), daemon=True).start()

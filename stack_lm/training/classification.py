@@ -84,13 +84,6 @@ class ClassificationTrainer(TrainingLoop):
         label2id = {label: i for i, label in id2label.items()}
         model, notes = initial.make(kind, own, self.tokenizer, id2label=id2label, label2id=label2id)
         self.notes += notes
-        for loss in getattr(model.config, "auxiliary_losses", None) or ():
-            number = loss["layer"]
-            if model.config.layers[number].get("detach"):
-                self.notes.append(
-                    f"layer {number} does not learn: model.auxiliary_losses are of language models, and it passes no "
-                    f"gradient on; model.layers.{number}.detach=false trains it"
-                )
         return model, LengthGroupedBatches.of_run(config, self._encode(train))
 
     def _read(self, path: str) -> list[LabelledText]:

@@ -19,7 +19,6 @@ from ..text.plain import Segmenter
 from ..text.tokenization import Frame, RareWordTags
 from .children import Workers, environment
 from .compact import TokenArray
-from .preemption import without_interrupts
 from .text_size import TextSize
 
 
@@ -168,7 +167,7 @@ class EncodingWorkers:
         """
         if self._pool is None:
             return lambda: [self._encoder(chunk) for chunk in chunks]
-        with _naming_lost_workers(), without_interrupts():  # the first ones start the processes
+        with _naming_lost_workers():
             waiting = [self._pool.submit(_encode, chunk) for chunk in chunks]
 
         def results() -> list[TokenArray]:
@@ -201,7 +200,7 @@ def _start_worker(encoder: TextEncoder) -> None:
     global _encoder
     _encoder = encoder
     # A queue signals the whole job; the training process decides when to end.
-    for name in ("SIGINT", "SIGTERM", "SIGUSR1"):
+    for name in ("SIGTERM", "SIGUSR1"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
 

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Any
 
@@ -65,17 +62,3 @@ class StopSignals:
         self.received = self.received or signal.Signals(number).name
         if self._at_once:
             raise Stopped(f"stopped by {self.received} outside of training; nothing is lost")
-
-
-@contextmanager
-def without_interrupts() -> Iterator[None]:
-    """Start processes that never receive Ctrl-C, even while they load; a Ctrl-C meanwhile is not lost."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    resource_tracker.ensure_running()  # the start of which lets the signal through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which processes inherit
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

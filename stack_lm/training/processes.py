@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -11,9 +10,6 @@ from accelerate import Accelerator
 
 from ..core.errors import InputError
 from ..kernels.gpu.graphs import VARIABLE as CUDA_GRAPHS
-
-# The variables in which launchers give the number of processes.
-_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
 def make_accelerator(mixed_precision: str | None, tracker: str | None, logs: Path) -> Accelerator:
@@ -34,21 +30,6 @@ def make_accelerator(mixed_precision: str | None, tracker: str | None, logs: Pat
         raise InputError(f"training cannot start (processes, training.tracker, mixed_precision): {error}") from error
     if mixed_precision == "fp16" and accelerator.device.type == "cpu":
         raise InputError("training.mixed_precision=fp16 needs a GPU; on a CPU it must be 'no' or 'bf16'")
-    check_number(accelerator.num_processes)
     if accelerator.num_processes == 1 and accelerator.device.type == "cuda":
         os.environ.setdefault(CUDA_GRAPHS, "1")
     return accelerator
-
-
-def check_number(num_processes: int, environment: Mapping[str, str] = os.environ) -> None:
-    """Check that Accelerate sees the other processes of a launcher.
-
-    Raises:
-        InputError: if it does not. They would train independently, into one directory.
-    """
-    for name in _SIZES:
-        if num_processes == 1 and environment.get(name, "1") != "1":
-            raise InputError(
-                f"{name} is {environment[name]}, but Accelerate sees one process: they would train independently; "
-                "start them with torchrun or accelerate launch"
-            )

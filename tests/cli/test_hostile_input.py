@@ -417,7 +417,7 @@ BROKEN = {
     "a larger tokenizer": (grow_tokenizer, "its tokenizer has token ids up to 54, but the model only 13 tokens"),
     "code": (
         lambda d: edit_config(d, model_type="mine", auto_map={"AutoConfig": "code.Config"}),
-        "it needs code of its own (auto_map), which runs only if you give --import code.py",
+        "it needs code of its own (auto_map), which runs only if you give --import FILE.py",
     ),
     "a pickle": (save_pickle, "a pickle with more in it than tensors, which is refused"),
 }

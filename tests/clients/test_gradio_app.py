@@ -13,7 +13,6 @@ from conftest import tiny_config
 from transformers import AutoTokenizer
 
 from stack_lm import Parser, StackRNNForCausalLM
-from stack_lm.core.errors import InputError
 
 pytestmark = pytest.mark.slow  # training is
 PATH = Path(__file__).parents[2] / "examples" / "gradio_app.py"
@@ -51,19 +50,6 @@ def test_words_are_no_markup(app, parser):
     assert frame.count("<") == 2  # the frame's own
     assert frame.count('"') == 8
     assert any(row[0].endswith("(unknown)") for row in rows)
-
-
-@pytest.mark.parametrize(
-    ("sentence", "message"),
-    [
-        ("", "a sentence of 1 to 100 words; this one has 0"),
-        ("the boy " * 51, "a sentence of 1 to 100 words; this one has 102"),
-        ("xyzzy plugh", "the model knows none of these words"),
-    ],
-)
-def test_what_cannot_be_shown(app, parser, sentence, message):
-    with pytest.raises(InputError, match=message):
-        app.analyse(parser, "small", sentence)
 
 
 def test_errors_of_the_command_are_one_line(app, capsys, tmp_path, small_run):

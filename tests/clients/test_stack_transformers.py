@@ -11,8 +11,6 @@ from conftest import train_small
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
 from stack_lm import (
-    ModelScorer,
-    StackAttention,
     StackTransformerConfig,
     StackTransformerForCausalLM,
     explain_backend,
@@ -120,14 +118,6 @@ def test_one_compiled_graph(layers):
         torch.testing.assert_close(other.grad, one.grad, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("memory", STACKS)
-def test_compiled_stack_attention(memory):
-    torch._dynamo.reset()
-    layer, given = StackAttention(8, memory, memory_size=3), torch.randn(2, 6, 8)
-    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(given)[0], layer(given)[0])
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("layers", LAYERS.values(), ids=LAYERS)
 def test_half_precision(layers, dtype, tmp_path):
@@ -172,41 +162,3 @@ def test_without_the_package(run_of_a_transformer, tmp_path):
     logits, generated = map(eval, done.stdout.splitlines()[-2:])
     assert logits == pytest.approx(model(ids).logits[0, -1, :5].tolist(), abs=1e-3)
     assert generated == model.generate(ids, max_new_tokens=4, do_sample=False).tolist()
-
-
-def test_its_card(run_of_a_transformer):
-    with open(os.path.join(run_of_a_transformer, "README.md"), encoding="utf-8") as file:
-        card = file.read()
-    assert "A transformer language model of 3 layers" in card
-    assert "self-attention, a differentiable stack, a differentiable superposition" in card
-    assert "- stack-transformer\n" in card
-    assert "Stack Attention" in card
-
-
-SENTENCES = [
-    "The boy is loud.",
-    "A doctor and the boy are kind.",
-    "The teacher that is near the house can see the poet.",
-]
-
-
-def test_minicons(run_of_a_transformer):
-    scorer = pytest.importorskip("minicons.scorer", reason="needs minicons: pip install 'stack-lm[clients]'")
-    theirs = scorer.IncrementalLMScorer(run_of_a_transformer, "cpu")
-    ours = ModelScorer.from_pretrained(run_of_a_transformer, device="cpu")
-    sums = theirs.sequence_score(SENTENCES, reduction=lambda scores: scores.sum(0).item())
-    expected = ours.sentence_logprobs([[ours.split(text)] for text in SENTENCES])
-    assert sums == pytest.approx([float(part[0]) for part in expected], rel=1e-5, abs=1e-4)
-
-
-def test_lm_evaluation_harness(run_of_a_transformer):
-    pytest.importorskip("lm_eval", reason="needs lm-evaluation-harness: pip install 'stack-lm[clients]'")
-    from lm_eval.api.instance import Instance
-    from lm_eval.models.huggingface import HFLM
-
-    model = HFLM(run_of_a_transformer, device="cpu", dtype="float32", batch_size=2, trust_remote_code=True)
-    requests = [Instance("loglikelihood", {}, ("", " " + text), i) for i, text in enumerate(SENTENCES)]
-    sums = [float(total) for total, _ in model.loglikelihood(requests, disable_tqdm=True)]
-    ours = ModelScorer.from_pretrained(run_of_a_transformer, device="cpu")
-    expected = ours.sentence_logprobs([[ours.split(text)] for text in SENTENCES])
-    assert sums == pytest.approx([float(part[0]) for part in expected], rel=1e-4, abs=1e-3)

@@ -1,15 +1,9 @@
 """TRL's supervised fine-tuning, datasets' streams and transformers' pipelines, on a model as training leaves it."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
-from datasets import Dataset, load_dataset
+from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
-
-import stack_lm
 
 pytestmark = pytest.mark.slow
 
@@ -41,22 +35,6 @@ def test_supervised_fine_tuning(small_run, tmp_path):
     assert losses[-1] < 0.5 * losses[0]
 
 
-def test_a_stream_of_texts(small_run, tmp_path):
-    """A stream of datasets, tokenised by plain transformers code, gives the ids and the loss of all texts at once."""
-    texts = ["The teacher is old.", "The boy near the house was kind.", "A poet can see the river."] * 7
-    (tmp_path / "text.txt").write_text("\n".join(texts) + "\n")
-    tokenizer = AutoTokenizer.from_pretrained(small_run)
-    stream = load_dataset("text", data_files=str(tmp_path / "text.txt"), split="train", streaming=True)
-    stream = stream.map(lambda batch: tokenizer(batch["text"]), batched=True, batch_size=4, remove_columns="text")
-    model = AutoModelForCausalLM.from_pretrained(small_run).eval()
-    rows = list(stream)
-    assert [row["input_ids"] for row in rows] == tokenizer(texts).input_ids
-    losses = [model(ids, labels=ids).loss.item() for ids in (torch.tensor([row["input_ids"]]) for row in rows[:3])]
-    scorer = stack_lm.ModelScorer.from_pretrained(small_run, device="cpu")
-    for loss, trace in zip(losses, scorer.trace([scorer.split(text) for text in texts[:3]]), strict=True):
-        assert loss == pytest.approx(-trace.logprobs.mean(), rel=1e-4)
-
-
 def test_text_generation_pipeline(small_run):
     generate = pipeline("text-generation", model=small_run)
     (result,) = generate("The teacher near the", max_new_tokens=5, do_sample=False)
@@ -72,23 +50,3 @@ def test_text_generation_pipeline(small_run):
     torch.manual_seed(0)
     samples = generate("The", max_new_tokens=200, num_return_sequences=5)
     assert all(len(sample["generated_text"].split()) < 200 for sample in samples)
-
-
-PIPELINE = """
-import sys
-sys.modules["stack_lm"] = None
-from transformers import pipeline
-generate = pipeline("text-generation", sys.argv[1], trust_remote_code=True)
-print(generate("The teacher near the", max_new_tokens=5, do_sample=False)[0]["generated_text"])
-"""
-
-
-def test_a_pipeline_without_the_package(small_run, tmp_path):
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
-    command = [sys.executable, "-c", PIPELINE, small_run]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    (expected,) = pipeline("text-generation", model=small_run)(
-        "The teacher near the", max_new_tokens=5, do_sample=False
-    )
-    assert done.stdout.splitlines()[-1] == expected["generated_text"]

@@ -154,7 +154,5 @@ def _publishing() -> Iterator[Command]:
     yield _of("export {}/model {}/out/exported --json", *MODEL)
     yield _of("export {}/deep {}/out/exported --dtype bfloat16", *DEEP)
     yield _of("{}/suzgun.pth {}/out/model", "suzgun.pth", program="convert_suzgun2019")
-    analysis = "{}/model {}/other --data {}/gold.mrg --output {}/out/analysis"
-    yield _of(analysis, "gold.mrg", *MODEL, program="analyse_parses")
     merrill = ("merrill.th", "vocabulary/tokens.txt", "vocabulary/labels.txt")
     yield _of("{}/merrill.th {}/vocabulary {}/out/model --fixed push", *merrill, program="convert_merrill2019")

@@ -57,7 +57,7 @@ LOADED = (
 FOLDER = Path(__file__).parents[2] / "recipes"
 RECIPES = (
     *("train_lm", "train_classifier", "train_task"),
-    *("convert_suzgun2019", "convert_merrill2019", "analyse_parses"),
+    *("convert_suzgun2019", "convert_merrill2019"),
 )
 MEGABYTE = 2**20
 # Of a case: seconds on a processor, and on the clock of a busy machine; memory in use in MB, 400 of which the libraries

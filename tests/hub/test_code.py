@@ -15,7 +15,6 @@ from transformers import AutoModelForCausalLM
 import stack_lm
 from stack_lm import (
     BufferedStackRNNConfig,
-    DeepStackRNNConfig,
     SpanParserConfig,
     StackRNNForCausalLM,
     StackRNNForSequenceClassification,
@@ -115,16 +114,6 @@ def test_generation_and_buffers(standalone):
     config = BufferedStackRNNConfig(vocab_size=11, embedding_size=4, hidden_size=6, memory_size=3, target_vocab_size=11)
     model, saved = standalone(config, "BufferedStackRNNForTransduction")
     assert torch.equal(saved(IDS, num_steps=9).logits, model(IDS, num_steps=9).logits)
-
-
-def test_layers_that_read_each_other(standalone):
-    layers = [{"hidden_size": 6, "memory_size": 3}, {"memory": "none", "hidden_size": 7, "inputs": [0, "embedding"]}]
-    config = DeepStackRNNConfig(vocab_size=11, embedding_size=4, layers=layers, auxiliary_losses=[{"layer": 0}])
-    model, saved = standalone(config, "DeepStackRNNForCausalLM")
-    arguments = {"attention_mask": MASK, "labels": IDS, "output_actions": True}
-    expected, result = model.train()(IDS, **arguments), saved.train()(IDS, **arguments)
-    torch.testing.assert_close(result.loss_parts, expected.loss_parts)
-    assert torch.equal(result.actions.push_strength, expected.actions.push_strength)
 
 
 def test_a_transformer(standalone):

@@ -171,9 +171,7 @@ class Evil:
         ("evil", ("--fixed", "push"), "is refused: it is a pickle with more"),
         ("empty", ("--fixed", "push"), "has no _embedder.token_embedder_tokens.weight"),
         ("good", (), "no file says which of its strengths was fixed: give --fixed push, pop or none"),
-        ("few", ("--fixed", "push"), "they are not of one model"),
         ("there", ("--fixed", "push"), "out exists and is not empty"),
-        ("novocabulary", ("--fixed", "push"), "tokens.txt does not exist"),
     ],
 )
 def test_bad_input(capsys, tmp_path, make, arguments, message):

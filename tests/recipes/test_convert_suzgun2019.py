@@ -100,17 +100,6 @@ def test_the_command(tmp_path, capsys):
         tokenizer("( { } )")
 
 
-def test_how_operations_are_chosen_is_given(tmp_path):
-    path, _ = checkpoint(tmp_path, "baby_ntm")
-    options = ["--operation-control", "gumbel_softmax", "--cells", "9", "--symbols", "abc#"]
-    assert CONVERT.main([str(path), str(tmp_path / "out"), *options]) == 0
-    model = StackRNNForKHotPrediction.from_pretrained(tmp_path / "out")
-    assert (model.config.operation_control, model.config.evaluation_noise) == ("gumbel_softmax", True)
-    assert model.config.memory_depth == 9
-    assert float(model.model.cell.controls.choices["operation"].temperature) == 0.5
-    assert model.config.id2label == dict(enumerate("abc#"))
-
-
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [

@@ -14,13 +14,6 @@ TRAIN = recipe("train_lm")
 SMALL = ["data.source=generated:120", "training.epochs=1", "model.hidden_size=8"]
 
 
-def test_without_a_configuration(capsys, tmp_path):
-    assert TRAIN.main([*SMALL, f"output_dir={tmp_path / 'run'}", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result["eval_perplexity"] > 1
-    assert (tmp_path / "run" / "model.safetensors").is_file()
-
-
 def test_a_configuration_with_overrides_in_both_styles(capsys, tmp_path):
     config = str(RECIPES / "configs" / "merrill2019" / "brown_d1.yaml")
     arguments = [config, *SMALL, "--data.held_out=0.2", "--training.batch_size=4", f"--output_dir={tmp_path / 'run'}"]
@@ -33,22 +26,11 @@ def test_a_configuration_with_overrides_in_both_styles(capsys, tmp_path):
     assert TRAIN.main([*arguments, "--overwrite"]) == 0
 
 
-def test_progress_without_a_terminal(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("stack_lm.core.console.SECONDS", 0.0)
-    assert TRAIN.main([*SMALL, "training.log_every=2", f"output_dir={tmp_path / 'run'}"]) == 0
-    lines = [line for line in capsys.readouterr().err.splitlines() if " left" in line]
-    assert re.fullmatch(
-        r"step 2 of \d+: \d\.\d{3} nats per token, [\d,]+ tokens per second, about \d:\d\d:\d\d left", lines[0]
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["missing.yaml"], "no such configuration file: missing.yaml"),
         (["training.epoch=1"], "unknown key 'training.epoch'; the keys here are epochs,"),
         (["hao2018/linear_stack"], "the preset hao2018/linear_stack is for `stack-lm train task`"),
-        (["merrill2019/numpred_u1"], "the preset merrill2019/numpred_u1 is for `stack-lm train classifier`"),
         (["training.learning_rate=1e-2"], "training.learning_rate must be .*as in 1.0e-2.; got '1e-2'"),
         (["--fast"], "unknown option '--fast'; an override is written key.key=value"),
     ],
@@ -58,9 +40,3 @@ def test_bad_input(capsys, tmp_path, arguments, message):
     captured = capsys.readouterr()
     assert re.fullmatch(f"stack-lm: .*{message}.*\n", captured.err)
     assert captured.out == ""
-
-
-def test_help(capsys):
-    with pytest.raises(SystemExit):
-        TRAIN.main(["--help"])
-    assert "accelerate launch -m stack_lm train lm merrill2019/wikipedia_u1" in capsys.readouterr().out

@@ -5,7 +5,6 @@ import random
 from collections import Counter
 from itertools import islice
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +14,7 @@ from stack_lm.text import open_corpus
 from stack_lm.text.plain import Segmenter
 from stack_lm.text.tokenization import Frame, train_word_tokenizer
 from stack_lm.training import pools
-from stack_lm.training.batches import SentenceBatches, cut_by_tokens
+from stack_lm.training.batches import SentenceBatches
 from stack_lm.training.compact import TokenArray
 from stack_lm.training.continuous import ContinuousBatches, Layout
 from stack_lm.training.encoding import EncodingWorkers, TextEncoder, encode_documents
@@ -81,21 +80,6 @@ def test_an_epoch_is_finished_by_another_number_of_processes(data):
             if position["epoch"]:
                 break
     assert read == Counter(map(tuple, sentences))
-
-
-def test_cut_by_tokens():
-    lengths = np.array([2, 2, 3, 5, 5, 9])
-    assert cut_by_tokens(lengths, 10) == [slice(0, 3), slice(3, 5), slice(5, 6)]
-    assert cut_by_tokens(lengths, 9) == [slice(0, 3), slice(3, 4), slice(4, 5), slice(5, 6)]
-    assert cut_by_tokens(np.array([], np.int64), 9) == []
-    rng = np.random.default_rng(0)
-    lengths = np.sort(rng.integers(1, 200, 5000))
-    parts = cut_by_tokens(lengths, 512)
-    assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
-    for part, following in zip(parts, [*parts[1:], None], strict=True):
-        assert (part.stop - part.start) * lengths[part.stop - 1] <= 512
-        if following is not None:  # one more would not fit
-            assert (part.stop + 1 - part.start) * lengths[part.stop] > 512
 
 
 # --- streams
@@ -219,15 +203,6 @@ def test_an_empty_stream_is_refused(files, tokenizer):
     empty = StreamPools(stream, TextEncoder(tokenizer, stream.segmenter, 100, NO_FRAME), 40)
     with pytest.raises(InputError, match="has no documents to train on"):
         next(SentenceBatches(empty, 4, 0).read(None))
-
-
-def test_a_stream_whose_file_goes_is_one_line(tmp_path, tokenizer):
-    (tmp_path / "a.txt").write_text("x y\n")
-    (tmp_path / "b.txt").write_text("x y\n")
-    corpus = open_corpus(str(tmp_path))
-    (tmp_path / "b.txt").unlink()
-    with pytest.raises(InputError, match="b.txt does not exist"):
-        list(corpus.stream.sentences())
 
 
 # --- continuous text

@@ -12,13 +12,10 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from stack_lm import ModelScorer, train_word_tokenizer
 from stack_lm.cli.main import main as stack_lm
-from stack_lm.core.checks import build
-from stack_lm.core.config_files import read_config
 from stack_lm.core.errors import InputError
 from stack_lm.scoring.number_classifier import NumberClassifier
-from stack_lm.training.classification import ClassificationTrainer, LengthGroupedBatches
+from stack_lm.training.classification import LengthGroupedBatches
 from stack_lm.training.compact import TokenArray
-from stack_lm.training.config import ClassificationConfig
 from stack_lm.training.pools import WholePools
 
 TRAIN = recipe("train_classifier")
@@ -94,32 +91,6 @@ def test_a_test_file_is_cut_as_the_validation_file(capsys, data, tmp_path):
     np.testing.assert_allclose(end, whole, atol=1e-6)
 
 
-def test_integer_labels_are_in_the_order_of_their_values(tmp_path):
-    lines = [json.dumps({"text": f"word {label}", "label": label}) for label in range(12)] * 4
-    (tmp_path / "train.jsonl").write_text("\n".join(lines) + "\n")
-    arguments = [f"data.train={tmp_path / 'train.jsonl'}", f"output_dir={tmp_path / 'run'}", "training.epochs=1"]
-    assert stack_lm(["train", "classifier", *arguments, *SMALL[1:]]) == 0
-    labels = json.loads((tmp_path / "run" / "config.json").read_text())["id2label"]
-    assert labels == {str(i): str(i) for i in range(12)}
-
-
-def test_a_run_stops_early_and_resumes(capsys, data, tmp_path):
-    command = arguments(
-        data, tmp_path / "run", "training.epochs=30", "training.patience=1", "training.learning_rate=0.5"
-    )
-    assert TRAIN.main([*command, "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result["epochs"] < 30
-    assert result["epochs"] == result["best_epoch"] + 1
-    assert set(result["test"]) == {str(data / "numpred.test.1")}
-    assert TRAIN.main(command) == 2
-    assert "is not empty; resume its run with --resume" in capsys.readouterr().err
-    assert TRAIN.main([*command, "--resume", "model.hidden_size=9"]) == 2
-    assert "cannot resume" in capsys.readouterr().err
-    assert TRAIN.main([*command, "--overwrite", "training.epochs=1"]) == 0
-    assert "always the more frequent number" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("n_processes", [1, 2, 3])
 def test_sentences_come_in_the_order_of_transformers_each_once(n_processes):
     rng = random.Random(5)
@@ -133,56 +104,11 @@ def test_sentences_come_in_the_order_of_transformers_each_once(n_processes):
         assert [row[0] for batch in batches for row in batch] == list(sampler)
 
 
-def test_a_process_without_a_batch_has_a_gradient_for_every_parameter(data, tmp_path):
-    """Processes that average gradients wait for those of every parameter."""
-    config = build(ClassificationConfig, {
-        "output_dir": str(tmp_path / "run"),
-        "data": {"train": str(data / "numpred.train")},
-        "model": {"hidden_size": 8, "embedding_size": 6},
-    })  # fmt: skip
-    trainer = ClassificationTrainer(config, quiet=True)
-    trainer.model.set_scan_backend("reference")
-    loss = trainer.loss(trainer.collate([]).inputs, 16)
-    loss.backward()
-    assert loss == 0
-    assert all(parameter.grad is not None for parameter in trainer.model.parameters())
-    trainer.run.close()
-
-
-def test_a_file_that_has_changed_is_not_trained_on(data, tmp_path, capsys):
-    file = tmp_path / "numpred.train"
-    file.write_bytes((data / "numpred.train").read_bytes())
-    command = arguments(data, tmp_path / "run", f"data.train={file}", "training.epochs=1")
-    assert TRAIN.main(command) == 0
-    with open(file, "a") as text:
-        text.write("VBZ\tthe dog\n")
-    capsys.readouterr()
-    assert TRAIN.main([*command, "--resume", "training.epochs=2"]) == 2
-    err = capsys.readouterr().err
-    assert f"the text of data.train, {file}, has changed since its checkpoint was written" in err
-    assert err.count("\n") == 1
-
-
-def test_the_four_variants_differ_in_their_memory_alone():
-    configs = [
-        build(ClassificationConfig, read_config(f"merrill2019/numpred_{v}")) for v in ("u1", "d1", "free", "lstm")
-    ]
-    for config in configs:
-        assert (config.training, config.data, config.tokenizer) == (
-            configs[0].training, configs[0].data, configs[0].tokenizer,
-        )  # fmt: skip
-        assert (config.model["hidden_size"], config.model["embedding_size"]) == (100, 50)
-    assert [c.model["memory"] for c in configs] == ["stack", "stack", "stack", "none"]
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["training.speed=9"], "unknown key 'training.speed'"),
         (["model.vocab_size=9"], "model.vocab_size cannot be set: it comes from the data"),
         (["data.test=[1]"], r"data.test\[0\] must be a string; got 1"),
-        (["data.test=[none]"], "none does not exist"),
-        (["training.loss_dtype=float32"], "unknown key 'training.loss_dtype'"),
     ],
 )
 def test_bad_input(capsys, data, tmp_path, more, message):

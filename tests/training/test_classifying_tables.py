@@ -11,7 +11,7 @@ from transformers import pipeline
 
 from stack_lm.core.checks import build
 from stack_lm.core.config_files import read_config
-from stack_lm.text.labelled import LabelledText, read_labelled
+from stack_lm.text.labelled import LabelledText
 from stack_lm.training.classification import ClassificationTrainer
 from stack_lm.training.config import ClassificationConfig
 
@@ -39,14 +39,6 @@ def files(tmp_path):
 def arguments(files, *more):
     named = [f"data.train={files / 'train.csv'}", f"data.test={files / 'test.csv'}", f"output_dir={files / 'run'}"]
     return [*named, "data.column=review", "data.label_column=stars", *SMALL, *more]
-
-
-def test_labels_of_text_are_not_the_text(tmp_path):
-    path = table(tmp_path / "a.csv", [("fine", "good"), ("awful", "bad")], "review,stars")
-    assert [(text.words, text.label) for text in read_labelled(str(path), None, "stars")] == [
-        (("fine",), "good"),
-        (("awful",), "bad"),
-    ]
 
 
 def test_three_labels(capsys, files):

@@ -82,19 +82,6 @@ def test_gradients_stop_where_a_segment_begins(tmp_path, text):
     assert all(not part.requires_grad for part in trainer.carried.value.state().reading.detach()[None])
 
 
-def test_it_trains_and_says_how_much_is_padding(tmp_path, text):
-    result = Trainer(config(tmp_path / "run", text, epochs=6), quiet=True).train()
-    log = records(tmp_path / "run")
-    evaluations = [record["eval_perplexity"] for record in log if "eval_perplexity" in record]
-    assert evaluations[-1] < evaluations[0]
-    assert result["eval_tokens"] > 200
-    batches = Trainer(config(tmp_path / "other", text), quiet=True).batches.read(None)
-    first = [[len(tokens) - 1 for tokens in next(batches)[0].tokens if tokens] for _ in range(5)]
-    padded = sum(3 * max(steps) for steps in first)
-    shares = [record["padding_share"] for record in log if "padding_share" in record]
-    assert shares[0] == pytest.approx(1 - sum(map(sum, first)) / padded)
-
-
 def test_validation_reads_documents_whole(tmp_path, text):
     trainer = Trainer(config(tmp_path, text), quiet=True)
     trainer.model.eval()

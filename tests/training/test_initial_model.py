@@ -1,6 +1,5 @@
 """A run that begins with the weights of a model: its fields and tokenizer, new weights, and what does not fit."""
 
-import json
 import shutil
 from dataclasses import replace
 
@@ -74,13 +73,6 @@ def test_it_has_the_weights_the_fields_and_the_tokenizer(earlier, tmp_path):
     assert vocabularies[0] == vocabularies[1]
 
 
-def test_it_is_in_the_home_directory(earlier, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(earlier.parent))
-    config = further("~/run", tmp_path / "run")
-    config.check()
-    assert same(Trainer(config, quiet=True).model.state_dict(), parameters(earlier))
-
-
 def test_fields_of_its_own_and_new_weights(earlier, tmp_path, capsys):
     trainer = Trainer(further(earlier, tmp_path / "run", reading_exit="output", output_dropout=0.2))
     assert trainer.model.config.output_dropout == 0.2
@@ -104,14 +96,6 @@ def test_a_vocabulary_may_be_padded(earlier, tmp_path):
     assert parameters(tmp_path / "run")["lm_head.weight"].shape[0] == 100
 
 
-def test_weights_that_are_not_taken_are_named(earlier, tmp_path):
-    trainer = Trainer(further(earlier, tmp_path / "run", memory="none"), quiet=True)
-    (note,) = (note for note in trainer.notes if "does not have" in note)
-    assert note.startswith(f"weights of {earlier} that this model does not have: model.cell.")
-    assert "model.cell.controls.projection.weight" in note
-    trainer.run.close()
-
-
 def test_resuming_is_exact(earlier, tmp_path):
     whole, part = tmp_path / "whole", tmp_path / "part"
     Trainer(further(earlier, whole), quiet=True).train()
@@ -126,9 +110,7 @@ def test_resuming_is_exact(earlier, tmp_path):
     ("model", "message"),
     [
         ({"hidden_size": 9}, r"run has another shape of model: .* is \[36, 6\] here, there \[32, 6\]"),
-        ({"model_type": "deep_stack_rnn", "embedding_size": 7}, r"embed_tokens.weight is .* 7\] here, there .* 6\]"),
         ({"memory": "queue", "reading_exit": "output"}, "reading_exit='output' needs a memory with an exit"),
-        ({"architectures": ["GPT2LMHeadModel"]}, "model.architectures must be one of"),
     ],
 )
 def test_fields_that_do_not_fit(earlier, tmp_path, model, message):
@@ -149,41 +131,6 @@ def test_models_that_do_not_fit(earlier, tmp_path):
     tokenizer = TokenizerConfig(pretrained=str(other_tokenizer(earlier, tmp_path)))
     with pytest.raises(InputError, match=r"the run's tokenizer has 65 tokens, that of .*run has 64; without tokenizer"):
         Trainer(replace(further(earlier, tmp_path / "run"), tokenizer=tokenizer), quiet=True)
-
-
-def test_another_tokenizer_of_the_same_size(earlier, tmp_path):
-    """Its tokens get the embeddings of others, which a note tells."""
-    tokenizer = json.loads((earlier / "tokenizer.json").read_text())
-    words = sorted(tokenizer["model"]["vocab"], key=tokenizer["model"]["vocab"].get)
-    special = {token["content"] for token in tokenizer["added_tokens"]}
-    plain = [word for word in words if word not in special]
-    turned = dict(zip(plain, reversed(plain), strict=True))
-    tokenizer["model"]["vocab"] = {turned.get(word, word): number for number, word in enumerate(words)}
-    other = shutil.copytree(earlier, tmp_path / "other")
-    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
-    config = further(earlier, tmp_path / "run")
-    config = replace(config, tokenizer=TokenizerConfig(pretrained=str(other)))
-    trainer = Trainer(config, quiet=True)
-    changed = len(plain) - len(plain) % 2
-    assert trainer.notes[0].startswith(f"{changed} of {len(words)} tokens are not those of {earlier}: they start with")
-
-
-def test_settings_of_a_new_tokenizer_do_nothing_to_that_of_the_model(earlier, tmp_path):
-    config = further(earlier, tmp_path / "run")
-    tokenizer = replace(config.tokenizer, kind="bpe", vocab_size=300, add_bos=False)
-    notes = Trainer(replace(config, tokenizer=tokenizer), quiet=True).data.notes
-    assert notes == [
-        f"the tokenizer of {earlier} is used unchanged; ignored: tokenizer.kind, tokenizer.vocab_size",
-        "tokenizer.add_bos=false has no effect: the tokenizer adds its own token",
-    ]
-
-
-def test_a_parser_is_no_language_model(earlier, tmp_path):
-    parser = shutil.copytree(earlier, tmp_path / "parser")
-    config = json.loads((parser / "config.json").read_text())
-    (parser / "config.json").write_text(json.dumps({"model_type": "span_parser", "vocab_size": config["vocab_size"]}))
-    with pytest.raises(InputError, match="cannot load a language model .*it is a model of type span_parser, for"):
-        Trainer(further(parser, tmp_path / "run"), quiet=True)
 
 
 def other_tokenizer(earlier, tmp_path):
@@ -213,23 +160,6 @@ def test_a_classifier_begins_with_a_language_model(earlier, tmp_path, capsys):
     assert f"{earlier} has no score.weight, score.bias: they keep their initial values" in capsys.readouterr().err
     classifier = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run")
     assert (classifier.config.hidden_size, classifier.config.id2label) == (8, {0: "bark", 1: "sleep"})
-
-
-def test_a_layer_that_a_classifier_does_not_train_is_named(tmp_path):
-    cell = {"controller": "lstm", "memory": "stack", "memory_size": 2, "hidden_size": 5, "detach": True}
-    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2}
-    rows = [f"the {noun} {verb},{verb}" for noun in ("dogs", "cats") for verb in ("bark", "sleep")] * 6
-    (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]))
-    config = ClassificationConfig(
-        output_dir=str(tmp_path / "run"),
-        data=ClassificationDataConfig(train=str(tmp_path / "train.csv")),
-        model={"model_type": "stack_transformer", "layers": [cell, "attention"], "auxiliary_losses": [{"layer": 0}]}
-        | sizes,
-    )
-    assert any(note.startswith("layer 0 does not learn: ") for note in ClassificationTrainer(config).notes)
-    model = config.model | {"layers": [cell | {"detach": False}, "attention"]}
-    other = ClassificationTrainer(replace(config, model=model, output_dir=str(tmp_path / "other")))
-    assert not any("does not learn" in note for note in other.notes)
 
 
 def test_a_parser_begins_with_a_parser(earlier, tmp_path):

@@ -51,8 +51,6 @@ class RateRecorder(Trainer):
         ({"max_steps": 8, "decay_steps": 4}, {"max_steps": 12, "decay_steps": 4}, True),  # in the old fall
         ({"max_steps": 8}, {"max_steps": 10, "decay_steps": 6}, True),  # in the new one
         ({"max_steps": 8}, {"max_steps": 12, "decay_steps": 4}, False),
-        ({"max_steps": 8, "schedule": "linear"}, {"max_steps": 12, "schedule": "linear"}, True),
-        ({"max_steps": 8, "schedule": "cosine"}, {"max_steps": 8, "schedule": "cosine"}, False),
     ],
 )
 def test_a_resumed_run_has_the_rates_of_its_own_schedule(tmp_path, capsys, before, after, changed):

@@ -12,9 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from stack_lm.core.errors import InputError
 from stack_lm.training import processes
-from stack_lm.training.processes import check_number
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -31,15 +29,6 @@ def test_one_gpu_alone_captures_scans_unless_told_otherwise(tmp_path, monkeypatc
         monkeypatch.delenv(processes.CUDA_GRAPHS)
     assert processes.make_accelerator(None, None, tmp_path) is accelerator
     assert os.environ.get(processes.CUDA_GRAPHS) == expected
-
-
-@pytest.mark.parametrize("name", ["WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
-def test_processes_that_accelerate_does_not_see_are_refused(name):
-    check_number(1, {})
-    check_number(1, {name: "1"})
-    check_number(4, {name: "4"})
-    with pytest.raises(InputError, match=f"{name} is 4, but Accelerate sees one process: they would train indep"):
-        check_number(1, {name: "4"})
 
 
 # --- launched
@@ -98,15 +87,3 @@ def test_two_processes_train_one_model(tmp_path, launcher):
     assert not (directory / ".lock").exists()
     (checkpoint,) = (directory / "checkpoints").iterdir()
     assert json.loads((checkpoint / "trainer_state.json").read_text())["processes"] == 2
-
-
-@pytest.mark.slow
-def test_two_processes_train_one_classifier(tmp_path):
-    file = tmp_path / "numpred.train"
-    file.write_text("VBZ\tthe dog near the cats\nVBP\tthe dogs near the cat\n" * 40)
-    command = [*LAUNCHERS["torchrun"], str(RECIPES / "train_classifier.py"), f"data.train={file}", "data.held_out=20"]
-    command += ["training.epochs=2", "training.batch_size=5", "model.hidden_size=8", f"output_dir={tmp_path / 'run'}"]
-    status, _, err = launch(*command)
-    assert status == 0, err[-3000:]
-    steps = sorted(int(path.name.split("-")[1]) for path in (tmp_path / "run" / "checkpoints").iterdir())
-    assert steps == [6, 12]  # 60 sentences in batches of 2 x 5

@@ -1,11 +1,8 @@
 """One run directory for every trainer: started, killed, resumed, replaced, logged to and saved in the same way."""
 
 import json
-import os
 import random
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -179,17 +176,6 @@ def test_an_unfinished_checkpoint_is_not_taken_for_one(tmp_path, kind, how):
     assert same(tmp_path / "run", tmp_path / "other")
 
 
-def test_a_run_whose_only_checkpoint_is_unfinished_starts_anew(tmp_path, kind):
-    kind.run(tmp_path / "run", epochs=1)
-    stop_after(0, tmp_path / "run")
-    unfinished(checkpoints(tmp_path / "run")[0], "no state")
-    run = RunDirectory(kind.config(tmp_path / "run", epochs=1), resume=True, quiet=True)
-    assert run.checkpoint is None
-    run.begin()
-    run.close()
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {"training_config.yaml"}
-
-
 def test_damaged_records_are_removed(tmp_path, kind):
     kind.run(tmp_path / "run", epochs=1)
     before = records(tmp_path / "run")
@@ -217,24 +203,6 @@ def test_a_run_is_resumed_for_longer(tmp_path, kind):
     assert same(tmp_path / "run", tmp_path / "other")
     assert validations(tmp_path / "run") == validations(tmp_path / "other")
     assert yaml.safe_load((tmp_path / "run" / "training_config.yaml").read_text())["training"]["epochs"] == 3
-
-
-def test_a_run_resumed_for_less_is_over(tmp_path, kind):
-    kind.run(tmp_path / "run", epochs=2)
-    kind.run(tmp_path / "other", epochs=2)
-    kind.run(tmp_path / "run", epochs=1, resume=True)
-    assert same(tmp_path / "run", tmp_path / "other")
-    assert validations(tmp_path / "run") == validations(tmp_path / "other")
-
-
-def test_intervals_and_patience_may_change(tmp_path):
-    kinds = {
-        "language model": {"log_every": 3, "eval_every": 4, "save_every": 5, "keep_checkpoints": 1, "max_steps": 12},
-        "classifier": {"patience": 1},
-    }
-    for name, changes in kinds.items():
-        KINDS[name].run(tmp_path / name, epochs=1)
-        assert KINDS[name].run(tmp_path / name, resume=True, **changes)
 
 
 def test_another_run_is_not_resumed(tmp_path, kind):
@@ -350,71 +318,3 @@ def test_a_model_that_cannot_be_saved_leaves_the_earlier_one(tmp_path, kind):
     with pytest.raises(InputError, match=r"cannot write the model in .*: no space left; with --resume .* from step \d"):
         run.save_model(write)
     assert {name: text for name, text in files(tmp_path / "run").items() if ".partial" not in name} == before
-
-
-def test_files_of_an_earlier_model_go(tmp_path):
-    run = RunDirectory(language_model(tmp_path / "run"), quiet=True)
-    run.begin()
-    run.save_model(lambda directory: [(directory / name).write_text(name) for name in ("a", "b", "config.json")])
-    run.save_model(lambda directory: [(directory / name).write_text(name) for name in ("b", "config.json")])
-    run.close()
-    assert set(files(tmp_path / "run")) == {"training_config.yaml", ".model_files.json", "b", "config.json"}
-
-
-# --- kills
-
-# Runs trainers in forks of one process, which has imported everything, and kills each at its n-th operation on the
-# file system within the run's directory; n = 0 does not kill, and prints how many there were.
-KILLER = """
-import json, os, signal, sys, traceback
-sys.path.insert(0, sys.argv[1])
-from test_run_directory import KINDS
-
-def fork(kind, directory, moment):
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        count = 0
-        def hook(event, arguments):
-            nonlocal count
-            writes = event == "open" and isinstance(arguments[1], str) and arguments[1][0] in "wa"
-            if (writes or event in ("os.rename", "os.mkdir", "os.remove", "os.rmdir")) and directory in str(arguments):
-                count += 1
-                if count == moment:
-                    os.kill(os.getpid(), signal.SIGKILL)
-        sys.addaudithook(hook)
-        try:
-            KINDS[kind].run(directory, resume=True)
-            os.write(write, str(count).encode())
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(0)
-    os.close(write)
-    done = os.fdopen(read).read()
-    _, status = os.waitpid(child, 0)
-    return int(done) if done else None, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-
-kind, directory = sys.argv[2:4]
-total, _ = fork(kind, directory + "/whole", 0)
-moments = sorted({1, 6, *(total * i // 5 for i in range(1, 5)), total})
-for moment in moments:
-    done, signal_number = fork(kind, f"{directory}/{moment}", moment)
-    assert (done, signal_number) == (None, signal.SIGKILL), (moment, done, signal_number)
-    assert fork(kind, f"{directory}/{moment}", 0)[0], moment
-print(json.dumps(moments))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-@pytest.mark.parametrize("name", EACH_KIND)
-def test_killed_at_any_moment_a_run_goes_on_with_the_same_command(tmp_path, name):
-    command = [sys.executable, "-c", KILLER, str(Path(__file__).parent), name, str(tmp_path)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    for moment in json.loads(done.stdout):
-        assert same(tmp_path / str(moment), tmp_path / "whole"), moment
-        assert validations(tmp_path / str(moment)) == validations(tmp_path / "whole"), moment
-        assert set(files(tmp_path / str(moment))) == set(files(tmp_path / "whole"))

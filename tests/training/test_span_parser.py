@@ -16,7 +16,6 @@ from stack_lm.parsing import read_predictions
 from stack_lm.parsing.baselines import left_branching, right_branching
 from stack_lm.parsing.trees import ConstituencyTree
 from stack_lm.text import generate_corpus
-from stack_lm.training import span_parser
 from stack_lm.training.votes import read_votes
 
 SMALL = [
@@ -123,16 +122,6 @@ def test_brackets_are_read_as_files_of_trees_escape_them(parser, tmp_path):
     np.testing.assert_array_equal(*probabilities)
 
 
-def test_the_prior_has_no_vote_in_validation(gold, tmp_path, monkeypatch):
-    read = []
-    original = span_parser.read_votes
-    monkeypatch.setattr(span_parser, "read_votes", lambda *args: read.append(args) or original(*args))
-    arguments = ["train", "parser", f"data.trees={gold}", f"data.validation={gold}", *SMALL, "training.max_steps=2"]
-    arguments += ["data.prior=right-branching", "data.prior_votes=1000000000"]
-    assert stack_lm([*arguments, f"output_dir={tmp_path / 'run'}"]) == 0
-    assert [args[1] for args in read] == ["right-branching", None]
-
-
 def test_a_voter_unlike_the_others_has_no_vote(gold, tmp_path, capsys):
     trees = [tree for tree in read_predictions(str(gold)) if len(tree) > 4]
     fair, failed = (str(tmp_path / f"{name}.mrg") for name in ("fair", "failed"))
@@ -180,15 +169,6 @@ def test_a_parser_learns_trees(parser, capsys, tmp_path):
     assert capsys.readouterr().out.count("\n") == 1
 
 
-def test_probabilities_do_not_depend_on_the_batch(parser):
-    scorer = Parser.from_pretrained(str(parser), device="cpu").scorer
-    sentences = [list(s.words) for s in generate_corpus(20, seed=8)]
-    together = scorer.probabilities(sentences)
-    for words, spans in zip(sentences, together, strict=True):
-        assert spans.shape == (len(words) + 1,) * 2
-        np.testing.assert_allclose(spans, scorer.probabilities([words])[0], atol=1e-6)
-
-
 def test_a_run_goes_on_exactly(gold, tmp_path):
     def train(output, *more):
         arguments = ["train", "parser", f"data.trees=[{gold}]", *SMALL, "model.dropout=0.3", f"output_dir={output}"]
@@ -200,35 +180,6 @@ def test_a_run_goes_on_exactly(gold, tmp_path):
     parts = train(tmp_path / "parts", "training.epochs=2", "--resume")
     for name, weights in whole.items():
         torch.testing.assert_close(parts[name], weights, rtol=0, atol=0)
-
-
-def test_validation_on_a_file_of_its_own(gold, tmp_path, capsys):
-    validation = tmp_path / "dev.mrg"
-    validation.write_text("".join(gold.read_text().splitlines(keepends=True)[:30]))
-    arguments = [f"data.trees={gold}", f"data.validation={validation}", *SMALL, "training.max_steps=3"]
-    assert stack_lm(["train", "parser", *arguments, f"output_dir={tmp_path / 'run'}", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["step"] == 3
-    assert f"validated on {validation.name}" in (tmp_path / "run" / "README.md").read_text()
-
-
-def test_its_card(gold, parser):
-    card = (parser / "README.md").read_text()
-    assert "A parser that scores the spans of a sentence" in card
-    assert "1 layer of 24 units" in card
-    assert "parser = Parser.from_pretrained(MODEL)" in card
-    assert "stack-lm train parser training_config.yaml" in card
-    assert f"Trained on {gold.name}, sentence by sentence" in card
-    assert "- span-parser\n" in card
-    assert "Merrill" not in card
-
-
-def test_words_that_a_parser_does_not_know(gold, tmp_path, capsys):
-    arguments = ["train", "parser", f"data.trees=[{gold}]", *SMALL, "tokenizer.kind=word", "training.epochs=1"]
-    assert stack_lm([*arguments, f"output_dir={tmp_path / 'words'}"]) == 0
-    parser = Parser.from_pretrained(str(tmp_path / "words"), device="cpu")
-    known, unknown = parser([["the", "qwx", "dog"], ["qwx", "zzk"]])
-    assert known.unknown.tolist() == [False, True, False]
-    assert unknown is None
 
 
 def test_bad_input(gold, parser, tmp_path, capsys):

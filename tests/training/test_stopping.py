@@ -34,13 +34,6 @@ def test_validations_that_are_not_better_are_counted_in_a_row(values, patience, 
     assert stopping.best == (max if more_is_better else min)(values[:found])
 
 
-def test_a_count_goes_on_where_it_was():
-    stopping = EarlyStopping(3, best=1.0, waited=2)
-    assert not stopping.over
-    assert not stopping.update_best(1.5)
-    assert stopping.over
-
-
 # --- in the loop: five updates an epoch, each a validation
 
 LOSSES = {5: 3.0, 10: 2.0, 15: 2.5, 20: 2.0, 25: 1.0, 30: 1.5}
@@ -80,12 +73,6 @@ def test_a_run_stops_and_its_model_is_the_best(tmp_path, kind):
     assert not same_model(load_file(run / "model.safetensors"), weights_of(run, 20))
 
 
-def test_a_run_that_is_not_over_before_its_end_has_its_best_model_too(tmp_path, kind):
-    kind.run(tmp_path / "run", epochs=6, patience=3)
-    assert steps(tmp_path / "run") == [25, 30]
-    assert same_model(load_file(tmp_path / "run" / "model.safetensors"), weights_of(tmp_path / "run", 25))
-
-
 @pytest.mark.parametrize("step", [3, 5, 8, 10, 13, 15, 18])
 def test_stopped_by_a_signal_and_resumed_it_stops_where_it_would_have(tmp_path, kind, monkeypatch, capsys, step):
     kind.run(tmp_path / "whole", epochs=6, patience=2)
@@ -119,12 +106,6 @@ def test_patience_that_comes_later_counts_from_then_and_the_card_has_the_score_o
     assert same_model(load_file(run / "model.safetensors"), weights_of(run, 30))
     (accuracy,) = (each for each in read_card(run / "README.md").eval_results if each.metric_type == "accuracy")
     assert accuracy.metric_value == 10 * LOSSES[30]
-
-
-def test_without_patience_the_model_is_the_last(tmp_path, kind):
-    kind.run(tmp_path / "run", epochs=6, patience=None)
-    assert steps(tmp_path / "run") == [25, 30]
-    assert same_model(load_file(tmp_path / "run" / "model.safetensors"), weights_of(tmp_path / "run", 30))
 
 
 def test_the_best_within_an_epoch_is_saved(tmp_path, kind, monkeypatch):

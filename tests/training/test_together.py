@@ -60,29 +60,6 @@ def test_models_learn_as_they_do_alone(preset, lengths):
         torch.testing.assert_close(dict(model.named_parameters()), dict(other.named_parameters()))
 
 
-def test_models_with_tied_weights_learn_as_they_do_alone():
-    torch.manual_seed(0)
-    config = stack_lm.StackRNNConfig(
-        vocab_size=4, hidden_size=6, embedding_size=6, memory_size=3, tie_word_embeddings=True
-    )
-    models = [stack_lm.StackRNNForCausalLM(config) for _ in range(3)]
-    alone = copy.deepcopy(models)
-
-    def loss_of(model, inputs):
-        return model(inputs["input_ids"]).logits.logsumexp(-1).mean()
-
-    batches = [{"input_ids": torch.randint(4, (2, 5))} for _ in models]
-    together = Together(models, loss_of)
-    losses = together.losses(stack_batches(batches))
-    losses.sum().backward()
-    for i, (model, batch) in enumerate(zip(alone, batches, strict=True)):
-        loss = loss_of(model, batch)
-        loss.backward()
-        torch.testing.assert_close(losses[i], loss)
-        for name, parameter in model.named_parameters():
-            torch.testing.assert_close(together._weights[name].grad[i], parameter.grad)
-
-
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 def test_transformers_with_padding_at_once():
     torch.manual_seed(0)
@@ -101,15 +78,6 @@ def test_transformers_with_padding_at_once():
     expected = [loss_of(model, batch) for model, batch in zip(models, batches, strict=True)]
     found = Together(models, loss_of).losses(stack_batches(batches))
     torch.testing.assert_close(found, torch.stack(expected))
-
-
-def test_each_model_is_a_slice_of_the_common_weights():
-    models = make_models("hao2018/lstm_stack")
-    together = Together(models)
-    with torch.no_grad():
-        together.parameters()[0].mul_(2)
-    first = [next(model.parameters()) for model in models]
-    assert torch.equal(torch.stack(first), together.parameters()[0])
 
 
 def test_noise_differs_between_models():
@@ -164,15 +132,6 @@ def test_each_model_may_have_a_learning_rate_of_its_own(kind):
         torch.testing.assert_close(dict(model.named_parameters()), dict(other.named_parameters()))
 
 
-def test_a_memory_that_overflows_says_so():
-    fields = {"vocab_size": 4, "num_labels": 4, "memory_depth": 3, "memory_overflow": "raise"}
-    models = make_models("suzgun2019/stack_rnn_softmax", **fields)
-    together = Together(models)
-    batches = [make_batch(models[0], 2, 8, False) for _ in models]
-    with pytest.raises(ValueError, match="memory_depth=3 was full"):
-        together.losses(stack_batches(batches))
-
-
 def test_models_that_cannot_be_trained_together_are_refused():
     with pytest.raises(InputError, match="no models"):
         Together([])
@@ -182,9 +141,3 @@ def test_models_that_cannot_be_trained_together_are_refused():
     models[0].set_scan_backend("reference")
     with pytest.raises(InputError, match="compiled scan only; as set"):
         Together(models)
-
-
-def test_batches_that_do_not_fit_are_refused():
-    models = make_models("hao2018/lstm_stack", 2)
-    with pytest.raises(InputError, match="input_ids of different lengths need an attention_mask"):
-        stack_batches([make_batch(models[0], 2, length, False) for length in (4, 5)])

@@ -132,21 +132,11 @@ def test_heads_are_trained_and_not_saved(tmp_path, caplog):
     torch.testing.assert_close(loaded(data.inputs).logits, experiment.model(data.inputs).logits)
 
 
-def test_a_transformer_has_them_too():
-    model = {"architectures": ["StackTransformerForSequenceClassification"], "layers": ["attention"]}
-    model |= {"hidden_size": 8, "num_attention_heads": 2}
-    experiment = Trial(dataclasses.replace(trial(auxiliary=BOTH).config, model=model))
-    (result,) = train([experiment])
-    assert result["history"][1]["loss"] < result["history"][0]["loss"] * 1.5
-
-
 @pytest.mark.parametrize(
     ("task", "auxiliary", "message"),
     [
-        ("flare/first", [{"next": 1.0}], r"training\.auxiliary\[0\]\.next"),
         ("flare/first", [{"next_symbol": 0.0}], r"training\.auxiliary\[0\]\.next_symbol must be"),
         ("flare/first", [{"next_symbol": {"low": 2.0, "high": 1.0}}], r"auxiliary\[0\]\.next_symbol must go from low"),
-        ("flare/first", {"next_symbol": 1.0}, r"training\.auxiliary must be a list"),
     ],
 )
 def test_losses_that_cannot_be(task, auxiliary, message):

@@ -111,14 +111,6 @@ def test_a_computation_with_noise_is_one_draw(tmp_path):
     np.testing.assert_allclose(first.panels["output"].numbers, shares, rtol=1e-5)
 
 
-def test_several_stacks_have_operations_each(tmp_path):
-    saved(tmp_path / "m", "test/sets", num_stacks=2, operation_control="softmax", **CHOICE)
-    source = load_task_model(tmp_path / "m")
-    computation = compute(source, choose_example(source.task, None, 5, 0))
-    assert list(computation.panels["operation"].labels) == ["push 1", "pop 1", "push 2", "pop 2"]
-    assert len(panel(computation, "value")) == 2
-
-
 def test_a_network_between_buffers(tmp_path):
     """Its steps are twice the symbols; the actions and the outputs are those of the model."""
     saved(tmp_path / "m", "test/per_step", "BufferedStackRNNForTransduction", **STACK, steps_per_token=2)
@@ -133,29 +125,6 @@ def test_a_network_between_buffers(tmp_path):
     shown = panel(computation, "output")
     np.testing.assert_allclose(shown[:, :4], torch.softmax(outputs.logits[0], -1).T.detach(), rtol=1e-5)
     assert np.isnan(shown[:, 4:]).all()
-    np.testing.assert_allclose(panel(computation, "input_reading")[:, 0], [1, 0])  # the first symbol
-
-
-def test_readings(tmp_path):
-    """A stack from which nothing is popped: the reading of strength 1 is an average from the top."""
-    saved(tmp_path / "m", "test/per_step", push_control=1.0, pop_control=0.0, read_control=1.0)
-    source = load_task_model(tmp_path / "m")
-    computation = compute(source, choose_example(source.task, "a b b a", None, 0))
-    np.testing.assert_allclose(panel(computation, "reading"), panel(computation, "value"), rtol=1e-5)
-    assert "push_strength" not in computation.panels
-
-
-def test_long_vectors_show_their_first_numbers(tmp_path):
-    saved(tmp_path / "m", "test/per_step", **STACK | {"memory_size": 20})
-    source = load_task_model(tmp_path / "m")
-    shown = compute(source, choose_example(source.task, "a b", None, 0)).panels["value"]
-    assert (shown.name, len(shown.numbers)) == ("pushed vector, first 12 of 20 numbers", 12)
-
-
-def test_without_a_memory_only_inputs_and_outputs(tmp_path):
-    saved(tmp_path / "m", "test/language", memory="none")
-    source = load_task_model(tmp_path / "m")
-    assert list(compute(source, choose_example(source.task, "a b", None, 0)).panels) == ["input", "output"]
 
 
 def test_examples(tmp_path):
@@ -169,16 +138,6 @@ def test_examples(tmp_path):
         choose_example(make_task("suzgun2019/dyck2"), None, 7, 0)
     with pytest.raises(InputError, match="a figure shows strings of a length from 1 to 120; got 999999999"):
         choose_example(task, None, 999_999_999, 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "shortest"), [("suzgun2019/dyck2", 21), ("suzgun2019/homomorphic_palindrome", 22), ("hao2018/xor", 12)]
-)
-def test_examples_of_long_training_strings(name, shortest):
-    """The shortest there are, where none fits on a page."""
-    task = make_task(name, splits={"train": {"shortest": shortest}})
-    size = len(choose_example(task, None, None, 0).source)
-    assert size >= shortest
 
 
 def test_an_example_is_filled_as_in_the_data():
@@ -224,14 +183,6 @@ def test_a_plot_of_one_string(capsys, tmp_path):
     assert len(told["outputs"]) == 4
     for label in ("pop strength (elements)", "push strength (elements)", "symbol that is read at each step"):
         assert f"<!-- {label} -->" in output.read_text()
-
-
-def test_a_plot_of_a_memory(capsys, tmp_path):
-    saved(tmp_path / "m", "test/per_step", **STACK)
-    output = tmp_path / "figure.pdf"
-    status, out, _ = run(capsys, "plot", "memory", tmp_path / "m", "--length", 4, "--output", output)
-    assert (status, out) == (0, f"written: {output}\n")
-    assert output.read_bytes().startswith(b"%PDF")
 
 
 @pytest.fixture(scope="module")
@@ -288,18 +239,8 @@ def test_a_plot_of_training(capsys, tmp_path, small_run):
     ("arguments", "message"),
     [
         (["computation", "M", "--input", "a c"], "'c' is not a symbol of test/per_step"),
-        (
-            ["computation", "M", "--score", "loss"],
-            "--score goes with convergence, lengths or results, not with computation",
-        ),
-        (["results", "RUNS", "--score", "accuracy.mean"], "--score is the name of a score, such as accuracy; got 'acc"),
         (["memory", "M", "--input", "a", "--length", "3"], "--length is for a random string, and --input names one"),
-        (["computation", "RUNS"], "has no model of a task: there is no task.json"),
-        (["lengths", "M"], "has no results: there is no table.yaml"),
         (["lengths", "RUNS", "--score", "coarse"], "have no score 'coarse'; they have accuracy"),
-        (["convergence", "RUNS", "--score", "coarse"], "have no 'coarse' of validation strings; --score loss has them"),
-        (["lengths", "RUNS", "--rows", "tape"], "no row matches 'tape'; the rows are echo, yes; echo, no"),
-        (["memory", "M", "--input", ""], "a figure of test/per_step needs a string of at least one symbol"),
         (["computation", "M", "--input", "a " * 121], "a figure shows at most 120 steps; there are 121"),
         (["lengths", "RUNS", "M"], "a figure of lengths has one DIR; got 2"),
     ],
@@ -313,16 +254,6 @@ def test_bad_input(capsys, tmp_path, trials, arguments, message):
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert message in err
     assert not output.exists()
-
-
-def test_a_model_that_cannot_be_loaded(tmp_path):
-    saved(tmp_path / "m", "test/per_step")
-    (tmp_path / "m" / "task.json").write_text('{"task": "nonesuch", "options": {}}')
-    with pytest.raises(InputError, match="task must be one of"):
-        load_task_model(tmp_path / "m")
-    (tmp_path / "m" / "task.json").write_text("{")
-    with pytest.raises(InputError, match="has no model that can be loaded"):
-        load_task_model(tmp_path / "m")
 
 
 def test_inspect_shows_a_string_of_a_task(capsys, tmp_path):
@@ -390,8 +321,6 @@ def test_models_are_scored_on_the_strings_of_a_file(capsys, tmp_path, strings):
     ("content", "models", "message"),
     [
         ("a b,a a\n", ["m"], "line 1 does not agree with test/per_step: the output is a a, the task's a b"),
-        ("a b,a b\na c,a b\n", ["m"], "line 2: 'c' is not a symbol of test/per_step"),
-        ("", ["m"], "is empty"),
         ("a b,a b\n", ["m", "other"], "the models must be of one task; "),
         ("a b,a b\n", ["nowhere"], "has no model of a task: there is no task.json"),
     ],
@@ -412,13 +341,3 @@ def test_a_memory_from_outside_is_shown_without_its_contents(tmp_path, registers
     computation = compute(found, choose_example(found.task, "a b b a", None, 0))
     assert {"write", "read", "decay_strength", "value", "reading"} <= set(computation.panels)
     assert "memory" not in computation.panels
-
-
-def test_a_plot_of_a_memory_from_outside_has_its_actions(capsys, tmp_path, registers):
-    saved(tmp_path / "m", "test/per_step", memory="registers", memory_depth=3)
-    output = tmp_path / "figure.svg"
-    status, _, _ = run(capsys, "plot", "memory", tmp_path / "m", "--length", 4, "--output", output)
-    text = output.read_text()
-    assert status == 0
-    assert all(f"<!-- {said} -->" in text for said in ("decay strength (elements)", "write (weight)", "read (weight)"))
-    assert "<!-- reading -->" not in text

@@ -63,12 +63,6 @@ def test_a_transduction_is_one_sequence():
     assert int(rows.sizes[0]) == n
 
 
-def test_a_language_is_predicted_from_its_beginning():
-    encoding, examples, rows = encode("test/language", "StackRNNForCausalLM")
-    assert encoding.fields == {"vocab_size": 4}
-    assert rows.labels[0, : len(examples[0].target)].tolist() == list(examples[0].target)
-
-
 def test_one_symbol_may_begin_and_end_the_strings_of_a_language():
     _, examples, two = encode("test/language", "StackRNNForCausalLM")
     encoding = Encoding(make_task("test/language"), "StackRNNForCausalLM", one_boundary=True)

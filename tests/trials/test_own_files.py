@@ -152,9 +152,6 @@ def test_results_of_another_file_are_not_mixed(capsys, preset, tmp_path):
         (["hao2018/buffered_linear_stack", "classification.csv"], "needs a StackRNNForSequenceClassification or"),
         (["preset.yaml", "tagging.csv", "model.architectures=[StackRNNForCausalLM]"], "a StackRNNForCausalLM does not"),
         (["preset.yaml", "tagging.csv", "options.kind=classification"], "has the columns input, output"),
-        (["preset.yaml", "tagging.csv", "options.share=1"], "tagging.csv has the options kind, symbols"),
-        (["preset.yaml", "tagging.csv", "options=1"], "an override names a key below"),
-        (["preset.yaml", "none.csv"], "none.csv does not exist"),
     ],
 )
 def test_bad_input(capsys, preset, tmp_path, arguments, message):
@@ -177,22 +174,3 @@ def test_files_are_described(capsys, preset, tmp_path):
     other.write_text("string,label\na,two\n")
     status, _, err = run(capsys, "tasks", "check", path, other)
     assert (status, "other.csv, row 1: no training string has the label 'two'" in err) == (2, True)
-
-
-def test_held_out_strings_that_are_training_strings_are_counted(tmp_path):
-    rows = [f"a{' b' * (i % 2)},{('yes', 'no')[i % 2]}" for i in range(40)]
-    (tmp_path / "same.csv").write_text("\n".join(["string,label", *rows]) + "\n")
-    summary = make_task(str(tmp_path / "same.csv")).summary()
-    assert "; 4 of 4 test strings are training strings too" in summary
-    assert "several answers" not in summary
-    rows[0] = "a,no"
-    (tmp_path / "torn.csv").write_text("\n".join(["string,label", *rows]) + "\n")
-    assert "; 1 strings have several answers" in make_task(str(tmp_path / "torn.csv")).summary()
-    (tmp_path / "good.csv").write_text("\n".join(["text", *("a " * n for n in range(1, 30))]) + "\n")
-    assert make_task(str(tmp_path / "good.csv")).summary().endswith(" symbols")
-
-
-def test_a_set_of_symbols_may_have_the_end(tmp_path):
-    (tmp_path / "sets.csv").write_text("\n".join(["input,output", *["a b,a/b b/</s>", "a,</s>/a"] * 9]) + "\n")
-    task = make_task(str(tmp_path / "sets.csv"), kind="next_symbols")
-    assert task.target_vocabulary == ("</s>", "a", "b")

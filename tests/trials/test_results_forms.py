@@ -8,7 +8,7 @@ from conftest import run, run_json
 from stack_lm.core.errors import InputError
 from stack_lm.tasks import make_task, task_names
 from stack_lm.tasks.hierarchy import LEVELS, level_of
-from stack_lm.training.trials.config import Table, single_row
+from stack_lm.training.trials.config import Table
 from stack_lm.training.trials.matrix import make_matrix, split_cells
 from stack_lm.training.trials.results import ResultsDirectory
 
@@ -158,14 +158,6 @@ def test_a_matrix(capsys, first):
     assert len(found["cells"]) == 5
 
 
-def test_a_matrix_of_unknown_tasks_has_no_levels(capsys, tmp_path):
-    path = write(tmp_path / "own", {("own", "RNN"): "own/task"})
-    assert (
-        "| task | RNN |\n|---|--:|\n| own | 62.5 |"
-        in run(capsys, "results", path, "--matrix", "--format", "markdown")[1]
-    )
-
-
 def test_a_table_that_is_no_matrix(tmp_path):
     table = {"title": "T", "columns": ["model"], "measures": ["accuracy.mean"]}
     rows = [{"cells": ["RNN"], "preset": "p", "task": "t"}]
@@ -195,13 +187,6 @@ def test_a_column_about_tasks_names_no_network():
     assert make_matrix(Table.build({**values, "columns": ["model", "task"]})).networks == ["RNN"]
 
 
-def test_a_preset_and_a_task_are_a_matrix_too():
-    table = single_row("dusell2020/lstm", "dusell2020/dyck", ["nats.mean"])
-    matrix = make_matrix(table)
-    assert matrix.levels == {"deterministic context-free": ["dusell2020/dyck"]}
-    assert matrix.networks == ["dusell2020/lstm"]
-
-
 def test_levels_are_of_tasks_that_there_are():
     from stack_lm.tasks import hierarchy
 
@@ -211,10 +196,6 @@ def test_levels_are_of_tasks_that_there_are():
             assert level_of(name) in LEVELS, name
     assert level_of("own/task") == ""
     assert make_task("flare/first").paper == "Butoi et al. 2025"
-
-
-def test_json_is_one_object(capsys, first):
-    assert json.loads(run(capsys, "results", first, "--matrix", "--format", "json")[1])["title"] == "A table, in %"
 
 
 def test_saved_results_print_the_same_table_and_merge_with_more(capsys, first, second, tmp_path):

@@ -3,7 +3,6 @@
 import copy
 import functools
 import json
-import math
 import os
 import re
 import signal
@@ -23,7 +22,6 @@ from stack_lm.core.errors import InputError
 from stack_lm.tasks import make_task
 from stack_lm.training.trials import config as config_module
 from stack_lm.training.trials import run as run_module
-from stack_lm.training.trials import trial
 from stack_lm.training.trials.config import Table, single_row
 from stack_lm.training.trials.results import RESULTS_FILE, ResultsDirectory, measure
 from stack_lm.training.trials.run import Experiment, load_table
@@ -78,16 +76,6 @@ def test_a_table_is_one_command(capsys, files):
     assert first["paper"] == {"accuracy.minimum": 0.4, "accuracy.median": 0.505, "accuracy.maximum": None}
     scores = sorted(record["scores"]["test"]["accuracy"] for record in records[:3])
     assert list(first["ours"].values()) == pytest.approx(scores)
-
-
-def test_a_plan_makes_no_numbers(files, monkeypatch):
-    devices, make_model = [], trial.make_model
-    monkeypatch.setattr(
-        trial, "make_model", lambda *given: (model := make_model(*given), devices.append(model.device))[0]
-    )
-    experiment = Experiment(load_table(str(files / "table.yaml")))
-    assert [device.type for device in devices] == ["meta"] * 2
-    assert experiment._alone == set()
 
 
 def test_a_preset_and_a_task_are_a_table_of_one_row(capsys, files):
@@ -146,16 +134,6 @@ def test_rows_can_be_run_again(capsys, files):
     assert (second["epochs"], changed["epochs"]) == (2, 1)
 
 
-def test_a_table_whose_first_trials_failed_can_be_run_again(capsys, files, monkeypatch):
-    with monkeypatch.context() as patched:
-        patched.setattr("stack_lm.training.trials.run.run_jobs", lambda *_: iter(lambda: 1 / 0, None))
-        with pytest.raises(ZeroDivisionError):
-            train(capsys, files / "table.yaml", "--seeds", 1)
-    assert (files / "runs" / "table.yaml").exists()
-    assert train(capsys, files / "table.yaml", "--seeds", 1, "training.epochs=1")[0] == 0
-    assert [record["epochs"] for record in lines(files)] == [1, 1]
-
-
 def test_results_of_another_configuration_are_not_mixed(capsys, files):
     assert train(capsys, files / "table.yaml", "--seeds", 1)[0] == 0
     before = lines(files)
@@ -200,44 +178,18 @@ def test_a_trial_that_diverged_is_a_result(capsys, files):
     assert run(capsys, "results", files / "runs")[0] == 0
 
 
-def test_two_processes_do_not_write_to_one_directory(files):
-    results = ResultsDirectory(files / "runs")
-    with (
-        results.open(),
-        pytest.raises(InputError, match="is in use by another run"),
-        ResultsDirectory(files / "runs").open(),
-    ):
-        pass
-    assert not (files / "runs" / ".lock").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["hao2018/linear_stac", "hao2018/reversal"],
-            "no preset 'hao2018/linear_stac'; did you mean 'hao2018/linear_stack' or",
-        ),
         (["hao2018/linear_stack", "reversl"], "task must be one of .*; got 'reversl'; did you mean '.*/reversal'"),
         (
             ["hao2018/linear_stack"],
             "linear_stack is not a table of trials. If it is a preset for tasks, name a task too",
         ),
         (
-            ["merrill2019/brown_u1", "hao2018/reversal"],
-            "_u1 does not fit `stack-lm train task`: unknown key '(tok|data)",
-        ),
-        (
             ["hao2018/linear_stack", "suzgun2019/dyck2"],
             "a StackRNNForTokenClassification does not fit the task 'suzgun2019/dyck2'",
         ),
-        (["hao2018/linear_stack", "hao2018/reversal", "training.speed=2"], "unknown key 'training.speed'"),
-        (["hao2018/linear_stack", "hao2018/reversal", "options.splits.test.shortest=30"], "from a smaller"),
-        (
-            ["suzgun2019/rnn", "suzgun2019/dyck2", "options.splits.train.shortest=7", "options.splits.train.longest=7"],
-            "suzgun2019/dyck2 has no string of a length from 7 to 7",
-        ),
-        (["hao2018/linear_stack", "hao2018/reversal", "hao2018/reversal"], "give one task"),
     ],
 )
 def test_bad_input(capsys, tmp_path, arguments, message):
@@ -253,15 +205,10 @@ ROW = {"cells": ["one"], "preset": "p", "task": "t"}
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rows": [3]}, r"rows\[0\] must be a mapping"),
-        ({"rows": []}, "rows must have at least one row"),
         ({"rows": [ROW] * 2, "columns": ["t"]}, "two rows have the cells 'one'"),
-        ({"tasks": [{"cells": ["a"], "task": "t"}]}, "networks must be a list of mappings, beside tasks"),
         ({"measures": ["accuracy.mode"]}, "a measure is a score and one of minimum, median"),
         ({"columns": ["task"]}, r"rows\[0\].cells must have 1 entries"),
-        ({"colums": ["task"]}, "unknown key 'colums'"),
         ({"columns": ["t"], "rows": [ROW | {"paper": ["x", 1, 2]}]}, r"rows\[0\].paper\[0\] must be a finite"),
-        ({"columns": ["t"], "rows": [ROW | {"seeds": -2}]}, r"rows\[0\].seeds must be .* at least 1 or None; got -2"),
     ],
 )
 def test_a_table_that_is_none(files, change, message):
@@ -285,7 +232,6 @@ def test_a_rows_overrides_are_its_own(files):
     [
         ("acuracy.median", "acuracy.median: test/per_step has no score 'acuracy'; it has accuracy"),
         ("dev/accuracy.best", "has no split 'dev' to score; it has validation, test"),
-        ("train/accuracy.best", "has no split 'train' to score"),
     ],
 )
 def test_a_measure_that_there_is_none_of_is_found_before_training(capsys, files, measure, message):
@@ -315,12 +261,6 @@ def test_a_table_whose_rows_have_other_numbers(capsys, files):
             assert status == 2
             assert message in err
     assert lines(files) == before
-
-
-def test_a_task_may_follow_an_option(capsys, files):
-    arguments = (files / "preset.yaml", "--seeds", 1, "test/per_step", f"output_dir={files / 'runs'}")
-    assert train(capsys, *arguments, "training.epochs=1")[0] == 0
-    assert train(capsys, *arguments, "--sedes", "2")[0] == 2
 
 
 def test_a_table_of_each_network_on_each_task():
@@ -363,13 +303,6 @@ def test_a_table_of_each_network_on_each_task():
     ]:
         with pytest.raises(InputError, match=message):
             Table.build(table | change)
-
-
-def test_a_device_that_is_not_there(capsys, files):
-    code, _, err = train(capsys, files / "preset.yaml", "test/per_step", "--device", "cuda:99")
-    assert code == 2
-    assert "cannot use the device 'cuda:99'" in err
-    assert not (files / "runs").exists()
 
 
 @pytest.mark.gpu
@@ -418,22 +351,6 @@ def test_statistics():
     assert measure([], "accuracy.median") is None
     with pytest.raises(InputError, match="have no test score 'coarse'; they have accuracy"):
         measure(records, "coarse.median")
-
-
-def test_the_deciding_score_is_named_and_need_not_be_the_first():
-    records = [
-        record(0, 0.25) | {"scores": {"test": {"accuracy": 0.25}, "validation": {"nats": 1.0, "accuracy": 0.5}}},
-        record(1, 0.75) | {"scores": {"test": {"accuracy": 0.75}, "validation": {"nats": 2.0, "accuracy": 1.0}}},
-    ]
-    assert measure([one | {"validation_score": "accuracy"} for one in records], "accuracy.best") == 0.75
-    assert measure(records, "accuracy.best") == 0.25  # as earlier versions wrote them
-
-
-def test_what_is_no_number_is_the_worst():
-    records = [record(0, 0.5, nats=1.2), record(1, 0.5, nats=math.inf), record(2, 0.5, nats=0.9)]
-    for order in (records, records[::-1], records[1:] + records[:1]):
-        found = [measure(order, f"validation/nats.{name}") for name in ("minimum", "median", "maximum", "best")]
-        assert found == [0.9, 1.2, math.inf, 0.9]
 
 
 def test_a_trial_that_is_there_twice(capsys, fixed):
@@ -517,12 +434,6 @@ def test_nats_are_no_percentages(capsys, tmp_path):
     (line,) = json.loads(run(capsys, "results", tmp_path, "--json")[1])["rows"]
     assert line["paper"] == dict(zip(measures, (1.25, 0.5), strict=True))
     assert single_row("dusell2020/lstm", "dusell2020/dyck", ["nats.median"]).decimals == 3
-
-
-def test_a_table_as_text(capsys, fixed):
-    out = run(capsys, "results", fixed)[1]
-    for text in ("A paper's table, in %", "odd & even", "99.9", "0 of 3", "A note."):
-        assert text in out
 
 
 LARGE = ("flare/languages", "deletang2023/hierarchy")

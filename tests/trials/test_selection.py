@@ -4,7 +4,6 @@ import dataclasses
 from collections import Counter
 
 import pytest
-import torch
 from test_auxiliary_losses import trial
 
 from stack_lm.core.errors import InputError
@@ -25,16 +24,6 @@ def record(seed, test, validation=0.5, losses=(), **training):
         "auxiliary": dict.fromkeys(losses, 1.0),
         "history": history,
     }
-
-
-def test_the_cross_entropy_of_labels_is_a_score():
-    experiment = trial("flare/parity")
-    data = experiment.training_data()
-    found = score(experiment.model, experiment.encoding, data)
-    logits = experiment.model(data.inputs).logits.double()
-    expected = torch.nn.functional.cross_entropy(logits, data.labels[:, 0])
-    assert found["nats"] == pytest.approx(expected.item(), rel=1e-5)
-    assert found["accuracy"] == (logits.argmax(-1) == data.labels[:, 0]).double().mean().item()
 
 
 @pytest.mark.parametrize("split", ["validation", "validation_long"])

@@ -89,21 +89,6 @@ def test_a_last_batch_that_is_smaller_can_be_left_out():
     assert (result["updates"], result["history"][0]["strings"]) == (2, 12)
 
 
-def test_a_task_with_ever_new_strings_has_others_in_each_epoch(monkeypatch):
-    experiment = trial("test/pair")
-    monkeypatch.setattr(type(experiment.encoding.task), "online", True)
-    experiment.prepare()
-    first, second = experiment.training_data(), experiment.training_data()
-    assert len(first.inputs) == len(second.inputs) == 12
-    assert first.inputs.shape != second.inputs.shape or (first.inputs != second.inputs).any()
-
-
-def test_the_type_of_numbers():
-    experiment = trial("test/sets", dtype="float64")
-    trained(experiment)
-    assert experiment.model.dtype == torch.float64
-
-
 def test_the_learning_rate_falls_and_the_best_model_is_kept(monkeypatch):
     nats = iter([2.0, 3.0, 1.0, 4.0, 5.0, 6.0])
     experiment = trial("test/language", keep="best", decay_patience=1, decay_factor=0.5, learning_rate=0.1)
@@ -173,22 +158,6 @@ def test_batches_by_length():
         trial("test/per_step", batch_by_length=True, shuffle=False).config.check()
 
 
-def test_trials_go_through_the_lengths_together():
-    steps = torch.arange(90) % 7
-    first, second = (
-        trial("test/per_step", seed=seed, batch_by_length=True, batch_size=10).order(steps) for seed in (0, 1)
-    )
-    assert first.tolist() != second.tolist()
-    assert steps[first].tolist() == steps[second].tolist()
-
-
-def test_settings_that_do_not_go_together():
-    with pytest.raises(InputError, match="'steps' needs a task whose loss is a sum over steps; test/sets has none"):
-        trial("test/sets", loss_reduction="steps")
-    with pytest.raises(InputError, match="training.temperature_decay: a temperature schedule needs a model"):
-        trial("test/sets", temperature_decay=1e-4)
-
-
 # --- several at once
 
 
@@ -255,16 +224,6 @@ def test_a_learning_rate_that_falls_leaves_the_others_as_they_are(monkeypatch, o
         assert [r["loss"] for r in one["history"]] == pytest.approx([r["loss"] for r in other["history"]], rel=1e-4)
 
 
-def test_learning_rates_of_trials_in_float64_are_too():
-    options = {"epochs": 5, "learning_rate": [0.1, 0.03], "optimizer": "sgd", "dtype": "float64"}
-    together, alone = (several("test/sets", seeds=2, **options) for _ in range(2))
-    train(together)
-    for one, other in zip(together, alone, strict=True):
-        trained(other)
-        for name, parameter in one.model.named_parameters():
-            torch.testing.assert_close(parameter, other.model.get_parameter(name), rtol=1e-13, atol=1e-13)
-
-
 def test_a_trial_whose_loss_is_no_number_leaves_the_others_as_they_are():
     group, alone = several("test/per_step"), several("test/per_step")
     torch.nn.init.constant_(group[1].model.score.bias, math.nan)
@@ -309,17 +268,6 @@ def test_each_trial_has_dropout_of_its_own(memory, training):
         assert trained(plain)["history"][0]["loss"] != pytest.approx(other.history[0]["loss"], rel=1e-5)
 
 
-def test_auxiliary_losses_of_language_models_are_refused():
-    values = config_values("test/language", epochs=1)
-    layers = [{"controller": "lstm", "memory_size": 2, "hidden_size": 4}, "attention"]
-    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2}
-    values["model"] = {"architectures": ["StackTransformerForCausalLM"], "layers": layers, **sizes}
-    Trial(build(TaskConfig, values))
-    values["model"]["auxiliary_losses"] = [{"layer": 0}]
-    with pytest.raises(InputError, match="no task computes them"):
-        Trial(build(TaskConfig, values))
-
-
 ATTENTION = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2, "dropout": 0, "attention_dropout": 0}
 ATTENTION |= {"architectures": ["StackTransformerForCausalLM"], "layers": ["attention", "stack"]}
 
@@ -327,7 +275,6 @@ ATTENTION |= {"architectures": ["StackTransformerForCausalLM"], "layers": ["atte
 @pytest.mark.parametrize(
     ("task", "architecture", "fields"),
     [
-        ("test/language", None, {"num_hidden_layers": 2, "hidden_dropout": 0.5, "embedding_dropout": 0.5}),
         ("test/language", None, {"num_hidden_layers": 2, "hidden_dropout": 0.5, "output_dropout": 0.5}),
         ("test/language", None, ATTENTION),
         # The steps of buffers are not those of the strings, so noise is drawn as it goes.
@@ -425,17 +372,6 @@ def test_nats_of_a_language():
     nats = -sum(float(logs[i, t, symbol]) for i, e in enumerate(examples) for t, symbol in enumerate(e.target))
     scores = score(experiment.model, experiment.encoding, rows)
     assert scores["nats"] == pytest.approx(nats / sum(len(example.target) for example in examples), rel=1e-5)
-
-
-def test_a_string_of_a_language_is_right_where_what_is_determined_is(monkeypatch):
-    experiment = trial("test/language")
-    examples, rows, logits = outputs(experiment)
-    half = [example._replace(mask=tuple(t >= 3 for t in range(len(example.mask)))) for example in examples]
-    rows = experiment.encoding.encode(half)
-    assert rows.trained.sum() > rows.scored.sum()
-    best = logits.argmax(-1).tolist()
-    right = sum(all(best[i][t] == e.target[t] for t in range(3, len(e.target))) for i, e in enumerate(half))
-    assert score(experiment.model, experiment.encoding, rows)["accuracy"] == pytest.approx(right / len(half))
 
 
 def test_the_difference_to_the_lower_bound():

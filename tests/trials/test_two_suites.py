@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from stack_lm.cli.main import main
-from stack_lm.core.config_files import read_config
 from stack_lm.tasks import make_task
 from stack_lm.training.trials.config import Table
 from stack_lm.training.trials.encoding import Encoding, loss_weights
@@ -54,24 +53,6 @@ def test_training_stops_when_all_has_been_right(tmp_path):
     assert set(test["by_length"]["accuracy"]) == {"4", "5", "6"}
 
 
-@pytest.mark.slow
-def test_a_recogniser_is_trained(tmp_path, capsys):
-    splits = {"train": (400, 6), "validation": (60, 6), "validation_long": (20, 9), "test": (30, 12)}
-    splits["test_short_held_out"] = (5, 20)
-    small = [f"options.splits.{name}={{number: {number}, longest: {n}}}" for name, (number, n) in splits.items()]
-    settings = "model.hidden_size=12 model.num_hidden_layers=1 training.epochs=6 training.learning_rate=0.02"
-    command = f"train task flare/lstm flare/first --seeds 1 {settings}"
-    main([*command.split(), f"output_dir={tmp_path}", *small])
-    (record,) = results(tmp_path)
-    assert set(record["scores"]) == {"validation", "validation_long", "test", "test_short_held_out"}
-    assert record["scores"]["validation"]["accuracy"] > 0.9
-    path = tmp_path / "strings.csv"
-    path.write_text("string,label\n1 0,1\n,0\n", encoding="utf-8")
-    capsys.readouterr()
-    main(["tasks", "score", str(path), str(tmp_path / "models/1/0"), "--json"])
-    assert json.loads(capsys.readouterr().out)["lines"] == 2
-
-
 def test_the_languages_come_in_the_order_of_the_hierarchy():
     from stack_lm.core.config_files import preset_path, read_yaml
 
@@ -82,27 +63,3 @@ def test_the_languages_come_in_the_order_of_the_hierarchy():
     assert len(table.rows) == 18 * 8 * 2
     for row in table.rows:
         assert row.training == ({} if row.cells[3] == "short" else {"validate": "validation_long"})
-
-
-@pytest.mark.parametrize("preset", ["transformer", "stack_attention"])
-def test_a_transformer_answers_after_the_input(preset, tmp_path):
-    parts = {"train": 64, "validation": 8, "test": 2}
-    small = [f"options.splits.{part}={{number: {n}, shortest: 1, longest: 3}}" for part, n in parts.items()]
-    small += [f"output_dir={tmp_path}", "training.batch_size=32", "training.learning_rate=0.001", "training.epochs=2"]
-    command = ["train", "task", f"deletang2023/{preset}", "deletang2023/reverse_string", "--seeds", "1"]
-    assert main([*command, *small, "model.hidden_size=16", "model.intermediate_size=16"]) == 0
-    (result,) = results(tmp_path)
-    assert 0 <= result["scores"]["test"]["length_accuracy"] <= 1
-
-
-@pytest.mark.parametrize("name", ["deletang2023/hierarchy", "flare/languages"])
-def test_tables_name_each_task(name):
-    from stack_lm.core.config_files import preset_path, read_yaml
-
-    table = Table.build(read_yaml(preset_path(name, tables=True)))
-    tasks = [row.task for row in table.rows]
-    assert len(set(tasks)) == {"deletang2023": 15, "flare": 18}[name.split("/")[0]]
-    for row in table.rows:
-        make_task(row.task, **row.options)
-    for preset in {row.preset for row in table.rows}:
-        read_config(preset)

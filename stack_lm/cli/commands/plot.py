@@ -32,7 +32,7 @@ EXAMPLE = (
 )
 # The panels of a "computation" that a figure of the memory lacks.
 _NOT_OF_MEMORY = (
-    *("input", "output", "input_reading", "value", "reading", "read_strength"),
+    *("input", "output", "value", "reading", "read_strength"),
     *("input_pop_strength", "output_push_strength", "input_strength"),
 )
 KINDS = {
@@ -140,7 +140,7 @@ def _draw_computation(options: argparse.Namespace) -> tuple[Figure, dict[str, An
 def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     from ...training.trials.config import parse_measure
     from ...training.trials.matrix import split_cells
-    from ...training.trials.shards import read_trials
+    from ...training.trials.merging import read_trials
 
     results = read_trials(options.sources[0]).of_rows(options.rows)
     table = results.table()
@@ -161,8 +161,8 @@ def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
 def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     from ...training.trials.config import parse_measure
     from ...training.trials.matrix import make_matrix
+    from ...training.trials.merging import read_trials
     from ...training.trials.results import measure
-    from ...training.trials.shards import read_trials
 
     results = read_trials(*options.sources).of_rows(options.rows)
     table = results.table()

@@ -38,7 +38,7 @@ _SHORT |= {"mean_of_best_loss": "mean of best loss"}
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm results`."""
-    directories = "an output_dir of `stack-lm train task`; its shards, and several directories of one table, are "
+    directories = "an output_dir of `stack-lm train task`; several directories of one table are "
     directories += "merged. Or models, their cards, files of --json output of perplexity, parse-f1, agreement, "
     directories += "minimal-pairs or strengths, or tables with a column 'model' (.csv, .tsv), such as published scores"
     option(parser, "DIR ...", directories, dest="directories")
@@ -60,8 +60,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Report | None:
     """Describe the trials of a table, or the scores of models."""
+    from ...training.trials.merging import has_trials, read_trials
     from ...training.trials.results import save_trials
-    from ...training.trials.shards import has_trials, read_trials
 
     options.json = options.json or options.format == "json"
     if not any(map(has_trials, options.directories)):
@@ -151,7 +151,7 @@ def _compare(
 ) -> tuple[dict[str, Any], list[PrintedTable]]:
     """Two runs of a table with their difference: the record and the table."""
     from ...training.trials.comparison import compare
-    from ...training.trials.shards import read_trials
+    from ...training.trials.merging import read_trials
 
     comparison = compare(results, read_trials(options.against).of_rows(options.rows))
     table = results.table()

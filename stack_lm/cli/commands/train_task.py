@@ -23,7 +23,7 @@ SUMMARY = "train a paper's model on a formal task with several seeds, or all mod
 EXAMPLE = (
     "stack-lm train task hao2018/linear_stack hao2018/reversal --seeds 10 --jobs 2\n"
     "  stack-lm train task hao2018/table1 --jobs 2 --resume\n"
-    "  stack-lm train task hao2018/table1 --jobs 2 --resume --shard 1/4\n"
+    "  stack-lm train task hao2018/table1 --jobs 2 --resume --rows reversal -o runs/reversal\n"
     "  stack-lm train task suzgun2019/lstm labels.csv --seeds 3 --jobs 2 options.test=0.2"
 )
 
@@ -40,7 +40,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     device = "or a GPU such as cuda, where each trial trains by itself: give several --jobs"
     option(parser, "--device NAME", device, default="cpu")
     option(parser, "--rows REGEX", "run only the rows of the table whose names match")
-    option(parser, "--shard I/N", "run only the I-th of N parts of the trials, in output_dir/shards/I-of-N")
     earlier = parser.add_mutually_exclusive_group()
     option(earlier, "--resume", "keep the trials that are finished, and run the others")
     option(earlier, "--overwrite", "run all trials of these rows again")
@@ -57,7 +56,6 @@ def run(options: argparse.Namespace) -> Report:
     task = tasks[0] if tasks else None
     overrides: dict[str, Any] = parse_overrides(pairs)
     from ...training.trials.run import Experiment, load_table
-    from ...training.trials.shards import Shard
     from .results import describe, results_table
 
     configured = overrides.pop("output_dir", None)
@@ -73,7 +71,6 @@ def run(options: argparse.Namespace) -> Report:
         device=options.device,
         resume=options.resume,
         overwrite=options.overwrite,
-        shard=None if options.shard is None else Shard.parse(options.shard),
     )
     results = experiment.run()
     return Report({"output_dir": experiment.table.output_dir} | describe(results), results_table(results))

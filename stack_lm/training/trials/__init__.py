@@ -10,8 +10,8 @@ unfinished.py  the state from which an interrupted trial resumes
 progress.py  the progress of a run, on standard error
 results.py   the results of finished trials in a directory
 computation.py  the computation of a trained model on one string
-schedule.py  the distribution of trials over shards and groups
-shards.py    parts of a table's trials, and their merged results
+schedule.py  planned trials, and groups of them
+merging.py   the merged results of several runs of a table
 comparison.py  two runs side by side
 matrix.py    a table as a matrix of tasks and networks
 run.py       all trials of a table, resumed after interruptions

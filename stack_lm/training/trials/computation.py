@@ -21,7 +21,6 @@ from ...core.trace import StackRun
 from ...figures.computation import MOST_STEPS, Computation, Panel, run_panels
 from ...kernels.runs import tables_for
 from ...memory import NondeterministicStack, Value
-from ...memory.buffers import dequeue, input_buffer
 from ...memory.controls import Noise
 from ...memory.emission import Fixed
 from ...memory.viterbi import best_runs
@@ -210,10 +209,6 @@ def _steps(
     layer, panels, best = layers[0], {}, None
     recorded = _record(model, layer, inputs, encoding, noise)
     actions = {name: values.double().numpy() for name, values in recorded.items()}  # [T, ...]
-    if encoding.buffered and model.config.input_encoding == "one_hot":
-        read = _read_from_buffer(model.model.embed(inputs, None), recorded["input_pop_strength"])
-        used = {encoding.symbols[k] for k in inputs[0].tolist()}
-        panels["input_reading"] = _of_symbols("read from the input buffer", encoding.symbols, read, used, count)
     emissions = strengths_of(layer)
     fixed = {name for name, emission in emissions.items() if isinstance(emission, Fixed)}
     for name in (*_STRENGTHS, *(name for name in emissions if name not in _STRENGTHS)):
@@ -250,15 +245,6 @@ def _record(model: Any, layer: ControlledMemory, inputs: Tensor, encoding: Encod
             outputs = model.base_model(inputs, use_cache=False, output_actions=True)
     (actions, *_) = actions_by_layer(outputs.actions) or ({},)
     return {name: values[0] for name, values in actions.items()}
-
-
-def _read_from_buffer(values: Tensor, pops: Tensor) -> np.ndarray:
-    """The input x_t of each step [D, T], from the items of an input buffer and the pops that the steps emit."""
-    buffer, read = input_buffer(values), []
-    for pop in (pops.new_zeros(1), *pops[:-1].split(1)):
-        buffer, inputs = dequeue(buffer, pop)
-        read.append(inputs[0].double().numpy())
-    return np.array(read).T
 
 
 def _best_run(memory: NondeterministicStack, actions: dict[str, np.ndarray]) -> StackRun:

@@ -36,8 +36,7 @@ from .config import (
     single_row,
 )
 from .results import TABLE_FILE, ResultsDirectory
-from .schedule import PlannedTrial, deal, describe_group, grouped
-from .shards import Shard, has_shards
+from .schedule import PlannedTrial, describe_group, grouped
 from .unfinished import StateFile, begun_rows, state_files
 from .workers import Job, run_jobs
 
@@ -59,7 +58,6 @@ class Experiment:
         device: for training, such as "cuda"; on devices other than the CPU each trial is trained separately.
         resume: keep finished trials.
         overwrite: remove the results of these rows, and run them again.
-        shard: run only this part of the trials, in a directory of its own; see `deal`.
         quiet: no progress bar and no notes.
 
     Raises:
@@ -80,25 +78,18 @@ class Experiment:
         device: str = "cpu",
         resume: bool = False,
         overwrite: bool = False,
-        shard: Shard | None = None,
         quiet: bool = False,
     ) -> None:
         if resume and overwrite:
             raise InputError("trials are either resumed or run again: give --resume or --overwrite, not both")
         output_dir = table.output_dir if output_dir is None else output_dir
         self.table = _overridden(table, overrides or {}, output_dir, seeds)
-        if shard is not None:
-            self.table = dataclasses.replace(self.table, output_dir=str(shard.directory(self.table.output_dir)))
         self.jobs, self.together, self.device = jobs, together, find_device(device)
         self.resume, self.overwrite, self.quiet = resume, overwrite, quiet
         self.chosen = choose_rows(self.table, rows)
         self.notes: list[str] = []  # printed by `run`
         self._alone: set[int] = set()  # rows whose trials cannot be trained at once
         self.planned = self._plan()
-        if shard is not None:
-            trials = len(self.planned)
-            self.planned = deal(self.planned, shard.of)[shard.number - 1]
-            self.notes.append(f"shard {shard.number} of {shard.of}: {len(self.planned)} of {trials} trials")
         self.results = ResultsDirectory(self.table.output_dir)
         self._check_directory()
 
@@ -169,8 +160,6 @@ class Experiment:
         path = self.results.path
         if not path.is_dir() or not any(path.iterdir()):
             return
-        if has_shards(path):
-            raise InputError(f"{path} has the trials of shards; give --shard, or name another output_dir")
         if not (path / TABLE_FILE).is_file():
             raise InputError(f"{path} is not empty, and has no results of trials; name another output_dir")
         # Without them a run has failed at once, perhaps because of its table.

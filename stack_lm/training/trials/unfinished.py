@@ -7,12 +7,11 @@ unfinished/ROW/SEED.safetensors  of trials that train at once, the first of them
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -92,10 +91,9 @@ class StateFile:
         about = json.dumps({"row": self.row, "configs": self.configs, "numbers": state.numbers})
         # Copies, because parameters of trials that train at once share their memory.
         tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.tensors.items()}
-        metadata = {"about": about, "digest": _digest(about, tensors)}
         with atomic_file(self.path) as path:
             try:
-                save_file(tensors, path, metadata)
+                save_file(tensors, path, {"about": about})
             except SafetensorError as error:  # its own form of errors of the system
                 raise InputError(f"cannot write {self.path}: {error}") from error
             with open(path, "rb") as file:
@@ -176,21 +174,10 @@ def remove_rows(directory: Path, rows: Sequence[int]) -> None:
 def _read(path: Path) -> tuple[StateFile, State]:
     try:
         with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
+            about = json.loads((file.metadata() or {})["about"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if metadata["digest"] != _digest(metadata["about"], tensors):
-            raise ValueError
-        about = json.loads(metadata["about"])
         return StateFile(path, about["row"], about["configs"]), State(about["numbers"], tensors)
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} is damaged, or no state of unfinished trials; remove it, and its trials begin anew"
         ) from error
-
-
-def _digest(about: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.blake2b(about.encode(), digest_size=16)
-    for name in sorted(tensors):
-        digest.update(f"{name} {tensors[name].dtype}{list(tensors[name].shape)}".encode())
-        digest.update(tensors[name].numpy().tobytes())
-    return digest.hexdigest()

@@ -17,7 +17,6 @@ from typing import Any
 from ...core.atomic import atomic_directory
 from ...core.errors import InputError
 from ..children import Workers, environment
-from ..preemption import without_interrupts
 from ..threads import using_threads
 from .config import TaskConfig
 from .unfinished import StateFile
@@ -89,7 +88,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, progress: Progress) -> Iterator[
     pool = Workers(min(workers, len(jobs)), _start_worker, reports)
     started = False
     try:
-        with environment(OMP_NUM_THREADS="1"), without_interrupts():  # the first job starts the processes
+        with environment(OMP_NUM_THREADS="1"):  # the first job starts the processes
             running = {pool.submit(_work, i, job): i for i, job in enumerate(jobs)}
         while running:
             done, _ = wait(running, timeout=0.1, return_when=FIRST_COMPLETED)
