@@ -286,29 +286,6 @@ def test_stacks_side_by_side_are_independent():
         torch.testing.assert_close(reading, torch.cat(readings, dim=1))
 
 
-def test_cells_stay_float32_beside_bfloat16_values():
-    for memory in (SuperpositionStack(2), BabyNTM(2, 3)):
-        state = memory.initial_state(1, dtype=torch.bfloat16)
-        weights = torch.ones(1, *memory.actions[1].shape) / memory.actions[1].shape[1]
-        state, reading = memory.step(state, ChoiceActions(torch.ones(1, 2, dtype=torch.bfloat16), weights))
-        assert state.cells.dtype == torch.float32
-        assert reading.dtype == torch.bfloat16
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"memory_depth": 2, "read_depth": 3}, "read_depth=3 does not go with memory_depth=2, which is less"),
-        ({"memory_overflow": "truncate"}, "memory_overflow='truncate' needs a memory_depth"),
-        ({"temperature": 0.5}, "temperature=0.5 does not go with operation_control='softmax'"),
-        ({"evaluation_noise": True}, "evaluation_noise=True needs operation_control='gumbel_softmax'; got 'softmax'"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        tiny_config(**({"memory": "superposition"} | fields))
-
-
 def test_settings_reach_the_memory():
     memory = make_memory(tiny_config(memory="superposition", num_stacks=2, read_depth=2, no_op=True, memory_depth=9))
     assert (memory.reading_size, memory.depth) == (2 * 2 * 3, 9)

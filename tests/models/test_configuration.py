@@ -79,11 +79,6 @@ def test_pairs_are_refused_when_a_model_is_made_of_a_changed_configuration():
         StackRNNForCausalLM(config)
 
 
-def test_the_direct_controller_decides_its_size():
-    config = StackRNNConfig(controller="direct", embedding_size=5, memory="deque", memory_size=3)
-    assert config.hidden_size == 5 + 6
-
-
 def test_the_memory_decides_what_is_left_open():
     config = StackRNNConfig()
     assert (config.memory_size, config.push_control, config.pop_control) == (16, "expected_value", 1.0)
@@ -136,11 +131,3 @@ def test_transformers_names():
     config = tiny_config(num_layers=3)
     assert config.num_hidden_layers == 3
     assert StackRNNConfig(num_hidden_layers=2).num_layers == 2
-
-
-def test_a_config_of_an_unknown_memory_does_not_load(tmp_path):
-    tiny_config().save_pretrained(tmp_path)
-    path = tmp_path / "config.json"
-    path.write_text(path.read_text().replace('"stack"', '"heap"'))
-    with pytest.raises(ValueError, match="got 'heap'"):
-        AutoConfig.from_pretrained(tmp_path)

@@ -6,7 +6,7 @@ import itertools
 import pytest
 import torch
 from test_modeling import D1, EXIT, ids, make_lm, tiny_config, tokenizer_of
-from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel, pipeline
+from transformers import GPT2Config, GPT2LMHeadModel, pipeline
 
 from stack_lm import (
     MemoryCache,
@@ -130,18 +130,6 @@ def test_beam_search_reorders_the_state(monkeypatch):
     assert model.generate(prompts, **options)[:, 3:].tolist() != expected  # or this test would prove nothing
 
 
-def test_sampling_and_several_sequences():
-    model = make_lm()
-    prompt = ids(2, 3)
-    torch.manual_seed(3)
-    first = model.generate(prompt, do_sample=True, max_new_tokens=5, num_return_sequences=3)
-    torch.manual_seed(3)
-    again = model.generate(prompt, do_sample=True, max_new_tokens=5, num_return_sequences=3)
-    assert first.shape == (6, 8)
-    assert torch.equal(first, again)
-    assert len({tuple(row.tolist()) for row in first}) > 1
-
-
 @pytest.mark.parametrize("name", ["cache", "past_key_values"])
 def test_a_users_cache_is_continued_and_expanded(name):
     model = make_lm()
@@ -160,22 +148,6 @@ def test_a_memorys_temperature_is_not_generations(tmp_path):
     model.save_pretrained(tmp_path)
     loaded = type(model).from_pretrained(tmp_path)
     assert (loaded.generation_config.temperature, loaded.config.temperature) == (None, 2.0)
-
-
-def test_other_cache_implementations_are_refused():
-    with pytest.raises(ValueError, match="cache_implementation must be None; got 'static'"):
-        make_lm().generate(ids(1, 2), max_new_tokens=2, cache_implementation="static")
-
-
-def test_continuous_batching_is_refused():
-    with pytest.raises(ValueError, match=r"has no continuous batching \(generate_batch\); call generate"):
-        make_lm().generate_batch([[1, 2, 3]])
-
-
-def test_generation_config_comes_from_the_config():
-    model = make_lm(eos_token_id=3, bos_token_id=2)
-    assert isinstance(model.generation_config, GenerationConfig)
-    assert (model.generation_config.eos_token_id, model.generation_config.pad_token_id) == (3, 0)
 
 
 def test_text_generation_pipeline(tmp_path):
@@ -235,16 +207,6 @@ def test_assisted_generation_equals_greedy(make, monkeypatch):
     assert {0, -1, -2} <= set(crops)  # all accepted, and some not
 
 
-def test_the_cache_of_assisted_generation_goes_on():
-    model, prompt = ASSISTED["superposition"](), ids(1, 6)
-    options = {"max_new_tokens": 6, "do_sample": False, "return_dict_in_generate": True}
-    done = model.generate(prompt, assistant_model=near(model), **options)
-    tokens, cache = done.sequences, done.past_key_values
-    assert cache.get_seq_length() == tokens.shape[1] - 1
-    whole = model(tokens).logits[:, -1:]
-    torch.testing.assert_close(model(tokens[:, -1:], past_key_values=cache).logits, whole, rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("make", ASSISTED.values(), ids=ASSISTED)
 @torch.no_grad()
 def test_a_cropped_cache_is_that_of_the_tokens_left(make):
@@ -291,13 +253,6 @@ def test_what_cannot_be_cropped_is_one_line():
         plain.generate(ids(1, 4), max_new_tokens=2, do_sample=False, assistant_early_exit=1)
     with pytest.raises(ValueError, match="only supported for batch_size = 1"):
         plain.generate(ids(2, 4), max_new_tokens=2, do_sample=False, assistant_model=model)
-
-
-def test_the_cache_of_another_model_is_refused():
-    model, another = make_lm(), make_lm(hidden_size=9)
-    cache = another(ids(2, 4), use_cache=True).past_key_values
-    with pytest.raises(ValueError, match="the state belongs to another layer"):
-        model(ids(2, 1), past_key_values=cache)
 
 
 # --- batches of other programs

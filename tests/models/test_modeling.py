@@ -133,13 +133,6 @@ def test_padding_and_chunks(fields):
     torch.testing.assert_close(torch.cat((first.logits, second.logits), dim=1), expected)
 
 
-def test_inputs_embeds_equal_input_ids():
-    model = make_lm()
-    batch = ids(2, 5)
-    embedded = model.get_input_embeddings()(batch)
-    assert torch.equal(model(inputs_embeds=embedded).logits, model(batch).logits)
-
-
 def test_outputs():
     model = make_lm(num_layers=2)
     batch = ids(2, 5)
@@ -186,17 +179,6 @@ def test_an_exit_starts_closed(initialization):
     plain = StackRNNForCausalLM(tiny_config(initialization=initialization)).eval()
     plain.load_state_dict({name: model.state_dict()[name] for name in plain.state_dict()})
     assert torch.equal(model(ids := torch.arange(12).view(2, 6)).logits, plain(ids).logits)
-
-
-def test_loss_ignores_padding_and_counts_items():
-    model = make_lm()
-    batch = ids(2, 6)
-    labels = batch.clone()
-    labels[0, 4:] = -100
-    both = model(batch, labels=labels).loss
-    nats = model(batch[:1, :4], labels=batch[:1, :4]).loss * 3 + model(batch[1:], labels=batch[1:]).loss * 5
-    torch.testing.assert_close(both, nats / 8)
-    torch.testing.assert_close(model(batch, labels=labels, num_items_in_batch=4).loss, nats / 4)
 
 
 @pytest.mark.parametrize("skip_logits", [True, False])
@@ -255,12 +237,6 @@ def test_bad_arguments(arguments, message, training):
     }
     with pytest.raises(ValueError, match=message):
         model(**{name: values[value] for name, value in arguments.items()})
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_labels_of_any_integer_type(training):
-    model, tokens = make_lm().train(training), ids(2, 4)
-    assert torch.equal(model(tokens, labels=tokens.int()).loss, model(tokens, labels=tokens).loss)
 
 
 # --- heads
@@ -426,29 +402,6 @@ def test_trainer(tmp_path):
     assert torch.equal(loaded.lm_head.weight, model.lm_head.weight)
     # The Trainer writes use_cache=False into its checkpoints; generation still caches.
     assert loaded.generate(ids(1, 3), max_new_tokens=3, do_sample=False).shape == (1, 6)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("cls", [StackRNNForCausalLM, type("OwnForCausalLM", (StackRNNForCausalLM,), {})])
-def test_label_smoothing_of_trainer_is_of_the_next_token(tmp_path, cls):
-    """A smoothing of almost nothing gives the plain loss."""
-    model = cls(tiny_config())
-    plain, smoothed = (
-        trainer(model, tmp_path, label_smoothing_factor=factor).evaluate()["eval_loss"] for factor in (0.0, 1e-9)
-    )
-    assert smoothed == pytest.approx(plain, rel=1e-5)
-
-
-def test_one_hot_inputs_that_require_gradients():
-    model = StackRNNForCausalLM(tiny_config(input_encoding="one_hot", embedding_size=None)).train()
-    ids = torch.randint(1, 23, (2, 5))
-    gradients = []
-    for _ in range(2):
-        model.zero_grad()
-        model(ids, labels=ids).loss.backward()
-        gradients.append(model.model.cell.controller.weight_ih_l0.grad.clone())
-        model.enable_input_require_grads()  # as gradient checkpointing does
-    torch.testing.assert_close(*gradients)
 
 
 def test_weights_that_accelerate_offloads():

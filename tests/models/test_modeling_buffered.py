@@ -9,8 +9,6 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
 from stack_lm import BufferedStackRNNConfig, BufferedStackRNNForTransduction, StackRNNConfig, StackRNNForCausalLM
 from stack_lm.memory.emission import Sigmoid
-from stack_lm.tasks.formats import BufferedFormat, Transduction
-from stack_lm.tasks.scores import evaluate_transduction
 
 HAO = {"memory": "stack", "push_control": "sigmoid", "pop_control": "sigmoid", "read_control": 1.0}
 HAO |= {"push_value_activation": "sigmoid"}
@@ -179,17 +177,6 @@ def test_a_network_wired_by_hand_reverses(texts):
     assert by_hand(REVERSAL).transduce(ids, mask) == [text[::-1] for text in texts]
 
 
-@given(st.lists(st.integers(0, 1), min_size=1, max_size=12))
-@settings(max_examples=25, deadline=None)
-def test_a_network_wired_by_hand_writes_less_than_it_reads(text):
-    filtering = REVERSAL | {
-        "output_push": [-1.0, 1.0, 0.0, 0.0, -0.5],
-        "y_0": [1.0] + 4 * [0.0],
-        "y_1": [0.0, 1.0] + 3 * [0.0],
-    }
-    assert by_hand(filtering).transduce(torch.tensor([text])) == [[symbol for symbol in text if symbol == 1]]
-
-
 # --- what every model owes
 
 
@@ -271,17 +258,6 @@ def test_saved_and_loaded_it_computes_the_same(fields, tmp_path):
     assert torch.equal(loaded(batch).logits, model(batch).logits)
 
 
-@pytest.mark.parametrize("control", ["sigmoid", "expected_value"])
-def test_initial_biases_of_the_buffers(control):
-    fields = {"input_pop_control": control, "max_input_pop": 2, "input_pop_strength_init": 0.73105858}
-    model = BufferedStackRNNForTransduction(tiny(**fields, output_push_strength_init=0.26894142))
-    slope = -0.41489  # of softmax(0, b, 2 b), whose mean is 0.731
-    expected = [1.0] if control == "sigmoid" else [0.0, slope, 2 * slope]
-    for _ in range(2):
-        assert model.buffer_projection.bias.tolist() == pytest.approx([*expected, -1.0], abs=1e-4)
-        model.buffer_projection.reset_parameters()
-
-
 def test_the_input_symbols_are_resized_alone(tmp_path):
     model = make(vocab_size=5, target_vocab_size=3)
     model.resize_token_embeddings(9)
@@ -291,15 +267,6 @@ def test_the_input_symbols_are_resized_alone(tmp_path):
     both = make(vocab_size=5, target_vocab_size=None)
     both.resize_token_embeddings(9)
     assert both.lm_head.out_features == 9
-
-
-def test_actions_at_padded_steps_are_zero():
-    model = make(**HAO)
-    actions = model(torch.randint(1, 5, (2, 4)), num_steps=torch.tensor([5, 3]), output_actions=True).actions
-    for name in ("push_strength", "input_pop_strength", "output_push_strength"):
-        assert not actions[name][1, 3:].any()
-        assert actions[name][0].all()
-    assert (actions.total_strength[1, 3:] == actions.total_strength[1, 2]).all()  # what is on the memory stays
 
 
 def test_bfloat16_and_autocast():
@@ -373,26 +340,3 @@ def test_bad_arguments_are_refused():
 
 
 # --- learning
-
-
-def copies_and_deletions(number, shortest, longest):
-    """The source without its 2s: a network that writes as often as it reads cannot give it."""
-    lengths = torch.randint(shortest, longest + 1, (number,)).tolist()
-    sources = [torch.randint(0, 3, (length,)).tolist() for length in lengths]
-    return [Transduction(source, [symbol for symbol in source if symbol != 2]) for source in sources]
-
-
-@pytest.mark.slow
-def test_it_learns_when_to_write():
-    """A linear controller, trained on strings of at most 12 symbols, on strings of 13 to 24."""
-    config = BufferedStackRNNConfig(
-        vocab_size=3, input_encoding="one_hot", controller="direct", memory_size=2, pop_strength_init=0.26894142, **HAO
-    )
-    model, format = BufferedStackRNNForTransduction(config), BufferedFormat()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(600):
-        model(**format(copies_and_deletions(20, 1, 12))).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    scores = evaluate_transduction(model, format, copies_and_deletions(200, 13, 24))
-    assert scores.symbol_accuracy > 0.95

@@ -200,15 +200,6 @@ def test_a_recurrent_cell_and_the_loss_on_it_equal_their_formulas(detach):
     assert evaluated.loss_parts is None
 
 
-def test_a_detached_cell_learns_from_its_own_loss_alone():
-    model, tokens = make(CELL | {"detach": True}, "attention", auxiliary_losses=[{"layer": 0, "weight": 0}]), ids(2, 6)
-    model.train()(tokens, labels=tokens).loss.backward()
-    recurrence = model.model.layers[0].attention
-    assert all(not parameter.grad.any() for parameter in recurrence.cell.parameters())
-    assert recurrence.output.weight.grad.any()
-    assert model.model.embed_tokens.weight.grad.any()
-
-
 def test_losses_on_every_kind_of_layer():
     """With the model's head and with heads of their own, also under checkpoints and resized embeddings."""
     losses = [{"layer": 0, "head": "shared"}, {"layer": 1, "head": "shared"}, {"layer": 2, "output_size": 5}]
@@ -329,12 +320,6 @@ def test_errors_have_one_line(fields, message):
     with pytest.raises(ValueError, match=f"^{message}") as caught:
         StackTransformerConfig(**fields)
     assert "\n" not in str(caught.value)
-
-
-def test_learned_positions_end():
-    model = make("attention", position_encoding="learned", max_position_embeddings=4)
-    with pytest.raises(ValueError, match="has at most max_position_embeddings=4 tokens; got 5"):
-        model(ids(1, 5))
 
 
 def test_a_loss_without_the_model_warns_that_auxiliary_losses_are_missing(caplog, monkeypatch):

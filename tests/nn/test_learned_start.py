@@ -103,19 +103,6 @@ def test_several_models_at_once():
         torch.testing.assert_close(found, expected)
 
 
-def test_the_compiled_operator():
-    layer = make_layer()
-    compiled = torch.compile(layer, backend="eager", fullgraph=True)
-    hidden = torch.randn(2, 4, 5)
-    gradients = []
-    for run in (layer, compiled):
-        layer.zero_grad()
-        run(hidden)[0].square().sum().backward()
-        gradients.append(layer.controls.start["bottom_vector"].grad.clone())
-    torch.testing.assert_close(*gradients)
-    assert gradients[0].abs().max() > 0
-
-
 def test_a_stack_that_is_emptied_at_each_step():
     layer = make_layer()
     hidden = torch.randn(2, 4, 5)

@@ -97,13 +97,6 @@ def test_without_memories_it_is_torchs_module(controller, layers, backend):
                     assert outputs.shape == expected_outputs.shape
 
 
-def test_names_of_weights_end_as_torchs():
-    own, torchs = StackRNN(E, H, 3, memory="none"), nn.LSTM(E, H, 3)
-    names = {name.rsplit(".", 1)[-1]: list(parameter.shape) for name, parameter in own.named_parameters()}
-    assert names == {name: list(parameter.shape) for name, parameter in torchs.named_parameters()}
-    assert "layers.1.controller.weight_ih_l1" in dict(own.named_parameters())
-
-
 def test_weights_of_torch_are_the_start_of_a_network_with_memories():
     own, torchs = StackRNN(E, H, 2, memory=("none", "stack"), memory_size=3), nn.LSTM(E, H, 2)
     reading = own.layers[1].controller.weight_reading.clone()
@@ -163,13 +156,6 @@ def test_pieces_equal_the_whole(kind):
         assert_same(found, expected)
 
 
-def test_a_state_detaches_as_one():
-    rnn, inputs = make(KINDS[3]), numbers(2, B, E)
-    state = map_tensors(torch.Tensor.detach, rnn(inputs)[1])
-    assert not any(part.requires_grad for part in leaves(state))
-    torch.testing.assert_close(rnn(inputs, state)[0], rnn(inputs.repeat(2, 1, 1))[0][2:])
-
-
 def test_a_packed_batch_goes_on_where_it_stopped():
     rnn, inputs = make(KINDS[0], batch_first=True), numbers(3, T, E)
     whole, _ = rnn(inputs)
@@ -204,13 +190,6 @@ def test_each_layer_has_its_own_memory():
     assert memories[1].reading.shape == (B, 3)
 
 
-def test_actions_are_zero_at_padding():
-    _, _, (actions,) = make(KINDS[0])(packed(enforce_sorted=False), output_actions=True)
-    there = torch.arange(T) < LENGTHS.unsqueeze(1)
-    assert actions.push_strength[there].all()
-    assert not actions.push_strength[~there].any()
-
-
 @pytest.mark.parametrize("backend", ["reference", "numba"])
 @pytest.mark.parametrize("kind", [KINDS[0], KINDS[4]], ids=str)
 def test_gradients_are_those_of_finite_differences(kind, backend):
@@ -228,17 +207,6 @@ def test_gradients_are_those_of_finite_differences(kind, backend):
     assert torch.autograd.gradcheck(run, (*given, *weights), fast_mode=True)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_backends_agree(kind):
-    rnn, found = make(kind), []
-    for backend in ("reference", "numba"):
-        set_scan_backend(rnn, backend)
-        outputs, last = rnn(packed(enforce_sorted=False))
-        loss = outputs.data.square().sum() + last[0].sum()
-        found.append([outputs.data, last[0], *torch.autograd.grad(loss, [*rnn.parameters()], materialize_grads=True)])
-    assert_same(*found)
-
-
 def test_dropout_is_between_layers_and_in_training():
     rnn, inputs = make(KINDS[2], dropout=0.5), numbers(T, B, E)
     torch.manual_seed(0)
@@ -251,20 +219,6 @@ def test_dropout_is_between_layers_and_in_training():
     with pytest.warns(UserWarning, match="dropout is between layers, and there is one"):
         alone = make(KINDS[0], dropout=0.5)
     torch.testing.assert_close(alone(inputs)[0], alone(inputs)[0])
-
-
-def test_it_is_saved_loaded_and_copied(tmp_path):
-    for kind in KINDS:
-        rnn, other, inputs = make(kind), make(kind, seed=1), numbers(T, B, E)
-        expected = rnn(inputs)[0]
-        torch.save(rnn.state_dict(), tmp_path / "weights.pt")
-        other.load_state_dict(torch.load(tmp_path / "weights.pt", weights_only=True))
-        torch.testing.assert_close(other(inputs)[0], expected)
-        twin = copy.deepcopy(rnn)
-        torch.testing.assert_close(twin(inputs)[0], expected)
-        with torch.no_grad():
-            next(twin.parameters()).add_(1)
-        torch.testing.assert_close(rnn(inputs)[0], expected)
 
 
 def test_bad_settings_are_refused():
