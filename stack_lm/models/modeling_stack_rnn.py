@@ -214,19 +214,6 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
             refuse_unknown(arguments, (*ModelArguments.__annotations__, *self.loss_arguments))
         return self.model(**inputs, **own), rest
 
-    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Change the size of the vocabulary; see transformers.
-
-        Raises:
-            ValueError: for one-hot inputs, whose size is fixed by the controller's weights.
-        """
-        if self.config.input_encoding == "one_hot" and new_num_tokens not in (None, self.config.vocab_size):
-            raise ValueError(
-                f"input_encoding='one_hot' fixes the vocabulary at {self.config.vocab_size} tokens; "
-                f"it cannot be resized to {new_num_tokens}"
-            )
-        return super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
-
 
 class StackRNNModel(StackRNNPreTrainedModel):
     """Token embeddings (or one-hot inputs), a recurrent cell with a memory, and an optional output layer.

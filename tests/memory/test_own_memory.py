@@ -12,23 +12,19 @@ from hypothesis import strategies as st
 
 from stack_lm import (
     MemoryLayer,
-    StackAttention,
-    StackRNN,
     StackRNNCell,
     StackRNNConfig,
     StackRNNForCausalLM,
 )
 from stack_lm.core.checks import Integer
 from stack_lm.memory import (
-    Choice,
-    Memory,
     NeuralStack,
     Setting,
     memory_class,
     memory_names,
     register_memory,
 )
-from stack_lm.memory.base import MEMORIES, accurate
+from stack_lm.memory.base import MEMORIES
 from stack_lm.testing import MODEL_CHECKS, check_memory
 
 SOURCE = Path(__file__).with_name("registers.py")
@@ -137,55 +133,6 @@ def test_a_new_setting_declares_its_values():
         MemoryLayer(7, "leaky", memory_size=0)
     with pytest.raises(ValueError, match="StackRNNConfig has no field 'cells'"):
         tiny_config(cells=3)
-
-
-class CounterState(NamedTuple):
-    """Float32 numbers, whatever the type of the model."""
-
-    counts: torch.Tensor
-
-
-class CounterActions(NamedTuple):
-    """Which counter to increment."""
-
-    which: torch.Tensor
-
-
-class Counters(Memory):
-    """Counts, and reads all counts: it has no vectors whose type is the model's."""
-
-    settings = {  # noqa: RUF012
-        "operation_control": "softmax",
-        "temperature": 1.0,
-        "evaluation_noise": False,
-        "evaluation_argmax": False,
-    }
-    action_type, state_type = CounterActions, CounterState
-    reading_size, actions = 2, (Choice("which", ("left", "right")),)
-
-    @classmethod
-    def from_config(cls, config):
-        return cls()
-
-    def initial_state(self, batch_size, length=None, **where):
-        return CounterState(torch.zeros(batch_size, 2, **accurate(where)))
-
-    def update(self, state, actions):
-        counts = state.counts + actions.which.squeeze(1)
-        return CounterState(counts), torch.tanh(counts)
-
-    def hold(self, active, new, old):
-        return CounterState(torch.where(active.unsqueeze(-1), new.counts, old.counts))
-
-
-@pytest.mark.usefixtures("registries")
-def test_a_memory_of_float32_numbers_runs_in_half_precision():
-    register_memory("counters")(Counters)
-    check_memory("counters")
-    hidden = torch.randn(2, 3, 5, dtype=torch.bfloat16)
-    for module in (MemoryLayer(5, memory="counters"), StackAttention(5, memory="counters")):
-        assert module.bfloat16()(hidden)[0].dtype == torch.bfloat16
-    assert StackRNN(5, 4, memory="counters").bfloat16()(hidden)[0].dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize(

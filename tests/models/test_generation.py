@@ -251,6 +251,10 @@ def test_what_cannot_be_cropped_is_one_line():
         cache.crop(-1)
     with pytest.raises(ValueError, match="^a model with a memory has no early exit: assistant_early_exit .* got 1$"):
         plain.generate(ids(1, 4), max_new_tokens=2, do_sample=False, assistant_early_exit=1)
+    with pytest.raises(ValueError, match="cache_implementation must be None; got 'static'"):
+        plain.generate(ids(1, 2), max_new_tokens=2, cache_implementation="static")
+    with pytest.raises(ValueError, match=r"has no continuous batching \(generate_batch\); call generate"):
+        plain.generate_batch([[1, 2, 3]])
     with pytest.raises(ValueError, match="only supported for batch_size = 1"):
         plain.generate(ids(2, 4), max_new_tokens=2, do_sample=False, assistant_model=model)
 

@@ -210,18 +210,6 @@ def test_sequences_are_independent_and_padding_is_not_there(fields):
         assert model.transduce(batch, (batch != 0).long()) == [model.transduce(row.unsqueeze(0))[0] for row in rows]
 
 
-def test_a_number_of_steps_for_each_sequence():
-    model = make(**HAO)
-    ids = torch.randint(1, 5, (3, 4))
-    together = model(ids, num_steps=torch.tensor([2, 7, 5]), target_length=6)
-    for i, steps in enumerate((2, 7, 5)):
-        torch.testing.assert_close(
-            together.logits[i], model(ids[i : i + 1], num_steps=steps, target_length=6).logits[0]
-        )
-    assert model(ids, num_steps=7).logits.shape == (3, 7, 4)
-    assert model(ids).logits.shape == (3, 8, 4)
-
-
 @pytest.mark.parametrize("controller", ["direct", "lstm"])
 def test_gradcheck(controller):
     model = make(1.0, controller=controller, **HAO).double()
@@ -311,23 +299,17 @@ def test_a_delay_takes_the_front_of_the_output():
 def test_bad_values_are_refused():
     for fields, message in (
         ({"input_pop_control": "hard"}, r"input_pop_control must be one of 'sigmoid', .* or .*; got 'hard'"),
-        ({"steps_per_token": -1}, r"steps_per_token must be an integer of at least 0; got -1"),
-        ({"output_push_control": 1.0, "output_push_strength_init": 1.0}, r"does not go with output_push_control=1.0"),
         ({"steps_per_token": 0}, r"steps_per_token and extra_steps must not both be 0"),
         ({"tie_word_embeddings": True, "embedding_size": 7}, r"tie_word_embeddings must be False"),
-        ({"output_buffer": 3}, r"BufferedStackRNNConfig has no field 'output_buffer'; .*steps_per_token"),
     ):
         with pytest.raises(ValueError, match=message):
             tiny(**fields)
-    with pytest.raises(ValueError, match="StackRNNConfig has no field 'steps_per_token'"):
-        StackRNNConfig(steps_per_token=2)
 
 
 def test_bad_arguments_are_refused():
     model, ids = make(), torch.randint(1, 5, (2, 4))
     for arguments, message in (
         ({"input_ids": ids, "labels": ids[:1]}, r"labels must be \[2, M\]; got \[1, 4\]"),
-        ({"input_ids": ids, "labels": ids, "target_length": 3}, r"labels must be \[2, 3\]; got \[2, 4\]"),
         ({"input_ids": ids, "num_steps": 0}, "num_steps must be an integer of at least 1; got 0"),
         ({"input_ids": ids, "num_steps": torch.tensor([1])}, r"num_steps must be \[2\] numbers .* got \[1\]"),
     ):
@@ -335,8 +317,6 @@ def test_bad_arguments_are_refused():
             model(**arguments)
     with pytest.raises(ValueError, match="does not support .* checkpointing"):
         model.activation_checkpointing_enable()
-    with pytest.raises(TypeError, match=r"no argument 'label_smoothing', which is 0\.1"):
-        model(ids, label_smoothing=0.1)
 
 
 # --- learning

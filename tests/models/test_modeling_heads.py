@@ -5,7 +5,7 @@ import inspect
 import pytest
 import torch
 from conftest import tiny_config
-from transformers import AutoModelForTokenClassification, Trainer, TrainingArguments, pipeline
+from transformers import AutoModelForTokenClassification, pipeline
 from transformers.utils.generic import find_labels
 
 from stack_lm import (
@@ -98,25 +98,6 @@ def test_k_hot_prediction_is_by_the_threshold():
 def test_labels_of_another_shape_are_refused(cls, labels, message):
     with pytest.raises(ValueError, match=message):
         cls(tiny_config(num_labels=4))(ids(2, 5), labels=labels)
-
-
-@pytest.mark.parametrize("cls", PER_STEP)
-def test_the_trainer_trains_it(cls, tmp_path):
-    """Each step's label is whether the token is an even number."""
-    torch.manual_seed(1)
-    even = [{"input_ids": row, "labels": row % 2} for row in ids(64, 6)]
-    if cls is StackRNNForKHotPrediction:
-        for item in even:
-            item["labels"] = torch.nn.functional.one_hot(item["labels"], 2)
-    model = cls(tiny_config(num_labels=2, embedding_size=8))
-    options = {"learning_rate": 0.05, "report_to": "none", "use_cpu": True, "dataloader_pin_memory": False}
-    arguments = TrainingArguments(tmp_path, max_steps=100, per_device_train_batch_size=16, **options)
-    Trainer(model, arguments, train_dataset=even).train()
-    model.eval()
-    batch = ids(4, 6)
-    logits = model(batch).logits
-    answers = model.predict(logits)[..., 1] if cls is StackRNNForKHotPrediction else logits.argmax(-1)
-    assert (answers == batch % 2).float().mean() > 0.95
 
 
 def test_token_classification_pipeline():

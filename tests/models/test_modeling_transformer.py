@@ -233,16 +233,6 @@ def test_training_reaches_all_weights_also_with_checkpoints():
         model(tokens, past_key_values=MemoryCache())
 
 
-def test_actions_and_hidden_states():
-    tokens = ids(2, 4)
-    model = make("stack", "attention", "superposition", CELL, {"controller": "rnn", "memory": "none"})
-    outputs = model(tokens, output_actions=True, output_hidden_states=True)
-    assert [next(iter(actions)) for actions in outputs.actions] == ["push_strength", "operation", "push_strength"]
-    assert [part.shape for part in outputs.hidden_states] == [(2, 4, 8)] * 6
-    assert make("attention", "stack")(tokens, output_actions=True).actions.push_strength.shape == (2, 4)
-    assert not make("attention")(tokens, output_actions=True).actions
-
-
 def test_the_layers_after_the_last_memory_need_not_run():
     tokens, ran = ids(2, 4), []
     model = make("attention", "stack", {"controller": "rnn", "memory": "none"}, "attention").eval()
@@ -303,17 +293,9 @@ def test_a_configuration_is_complete_and_saved(tmp_path):
             r"layers\[1\] must be 'attention' or have a memory: memory must be one",
         ),
         ({"layers": ["none"]}, r"layers\[0\] must be .*: memory='none' reads nothing"),
-        ({"layers": [3]}, r"layers\[0\] must be 'attention', the name of a memory, or a mapping .*; got 3"),
-        ({"layers": [{"memory": "stack", "size": 3}]}, r"layers\[0\] must be .*: memory='stack' has no setting 'size'"),
-        (
-            {"layers": [{"controller": "lstm", "units": 3}]},
-            r"unknown key 'layers\[0\].units'; the keys here are memory, ",
-        ),
-        ({"layers": [{"controller": "lstm", "memory_size": 0}]}, r"layers\[0\]: memory_size must be an integer of at"),
         ({"layers": [CELL | {"detach": True}]}, r"layers\[0\] has no loss to learn from: it is detached"),
         ({"hidden_size": 10}, "num_attention_heads must divide hidden_size=10; got 4"),
         ({"hidden_size": 12, "position_encoding": "rotary"}, "position_encoding='rotary' needs heads of an even size"),
-        ({"heads": 3}, "StackTransformerConfig has no field 'heads'"),
     ],
 )
 def test_errors_have_one_line(fields, message):

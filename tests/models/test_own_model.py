@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import run, run_json
+from conftest import run_json
 from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
 import stack_lm
 from stack_lm import MemoryCache, ModelClass, ModelKind, ModelScorer, StackRNNConfig, register_model
-from stack_lm.core.errors import InputError
 from stack_lm.hub.code import has_code
 from stack_lm.models.cache import CACHE_NAME
 from stack_lm.nn import memories
@@ -129,38 +128,6 @@ def test_it_is_scored_and_parsed(trained, capsys):
     parsed = run_json(capsys, "parse", trained, SENTENCE, "--device", "cpu")
     assert parsed["signal"] == "push_strength"
     assert re.sub("[()]", "", parsed["parses"][0]["tree"]) == SENTENCE
-
-
-def test_it_is_inspected(trained, capsys, tmp_path):
-    page = tmp_path / "page.html"
-    found = run_json(capsys, "inspect", trained, SENTENCE, "--output", page, "--device", "cpu")
-    assert (found["memory"], found["controls"]["push"]) == ("stack", "expected value")
-    found = run_json(capsys, "inspect", trained, SENTENCE, "--output", page, "--layer", 1, "--device", "cpu")
-    n = len(SENTENCE.split())
-    assert np.shape(found["operation"])[:2] == (n, 1)
-    assert "push" in " ".join(found["labels"]["operation"])
-    assert "<th>push</th>" in page.read_text()
-    status, out, _ = run(capsys, "inspect", trained, SENTENCE, "--output", page, "--layer", 1, "--device", "cpu")
-    assert (status, "operation push" in out) == (0, True)
-    status, _, err = run(capsys, "parse", trained, SENTENCE, "--layer", 1, "--device", "cpu")
-    assert (status, "memory='superposition' has no single pair of push and pop strengths" in err) == (2, True)
-    status, _, err = run(capsys, "parse", trained, SENTENCE, "--layer", 2, "--device", "cpu")
-    assert (status, "layer must be the number of a memory layer, below 2; got 2" in err) == (2, True)
-
-
-def test_a_layer_is_named_where_there_is_a_choice(own, trained):
-    tokenizer = ModelScorer.from_pretrained(trained, device="cpu").tokenizer
-    config = own.MemoryTransformerConfig(vocab_size=len(tokenizer), memories=["stack", "queue", "superposition"])
-    model = own.MemoryTransformerForCausalLM(config)
-    scorer = ModelScorer(model, tokenizer)
-    with pytest.raises(InputError, match=r"has 3 memory layers: name one .* 0 to 2; with strengths .*: 0, 1$"):
-        _ = scorer.parsing_signal
-    (trace,) = scorer.trace([SENTENCE.split()])  # which needs none
-    assert (trace.signals, len(trace.actions)) == ({}, 3)
-    (trace,) = ModelScorer(model, tokenizer, layer=1).trace([SENTENCE.split()])
-    assert trace.signals["push_strength"] is trace.actions[1]["push_strength"]
-    (trace,) = ModelScorer(model, tokenizer, layer=2).trace([SENTENCE.split()])
-    assert trace.operations["operation"].ndim == 3
 
 
 def test_it_is_saved_with_its_code(own, trained, tmp_path):

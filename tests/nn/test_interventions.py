@@ -166,12 +166,3 @@ def test_wrong_interventions(intervention, message):
     with pytest.raises(ValueError, match=message), intervene(layer, intervention):
         pass
     assert type(layer.memory) is type(memory)
-
-
-def test_actions_of_too_few_steps_or_of_other_sequences():
-    model = make()
-    (layer,) = memories(model)
-    for shape, message in (((BATCH, 2), "given for 2 steps"), ((2, LENGTH), "is given as")):
-        given = Intervention({"push_strength": torch.zeros(shape)})
-        with pytest.raises(ValueError, match=message), intervene(layer, given):
-            model(IDS)

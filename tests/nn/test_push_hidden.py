@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from stack_lm import MemoryLayer, StackRNNCell, StackRNNConfig, StackRNNForCausalLM, explain_backend
+from stack_lm import StackRNNCell, StackRNNConfig, StackRNNForCausalLM, explain_backend
 
 H, T = 4, 6
 
@@ -61,13 +61,3 @@ def test_it_runs_on_the_reference_scan_and_says_so(memory):
     model.set_scan_backend("numba")
     with pytest.raises(ValueError, match="the control of push_value is a HiddenState"):
         model(ids)
-
-
-def test_sizes_must_agree():
-    with pytest.raises(
-        ValueError, match=r"^push_value_activation='hidden' pushes vectors of hidden_size=4; .* have 3$"
-    ):
-        MemoryLayer(H, "superposition", memory_size=3, push_value_activation="hidden")
-    fields = {"hidden_size": H, "memory": "superposition", "memory_size": 3, "push_value_activation": "hidden"}
-    with pytest.raises(ValueError, match="pushes vectors of hidden_size=4"):
-        StackRNNForCausalLM(StackRNNConfig(**fields))

@@ -18,10 +18,9 @@ CONTROLLERS = ("linear", "sigmoid", "rnn", "rnn_relu", "rnn_sigmoid", "gru", "ls
 MEMORIES = ("stack", "queue", "deque")
 CONTROLS = ("sigmoid", "expected_value", 0.0, 1.0)
 ALL = CELLS | {memory: {"memory": memory} for memory in MEMORIES}
+
+
 # What ties and empty memories are made of: whole and half numbers, and none.
-FIXED = {"push_control": 1.0, "pop_control": 0.5, "read_control": 1.0}
-
-
 @pytest.mark.parametrize(
     ("controller", "memory", "sequences", "begin"),
     thinned(CONTROLLERS, MEMORIES, ["full", "padded"], ["empty", "carried"]),

@@ -134,21 +134,6 @@ def test_given_vectors_in_less_than_float64(device, dtype, tolerance):
     assert state.memory.strengths.dtype == torch.float32
 
 
-def test_readings_as_strong_as_the_push(device):
-    """Ties of numbers that are rounded. Threads that disagreed on one would wait for each other forever."""
-    fields = {"push_control": "expected_value", "pop_control": "sigmoid", "read_control": "expected_value"}
-    cell = StackRNNCell(tiny_config(memory="stack", controller="lstm", **fields)).to(device)
-    projection = cell.controls.projection
-    with torch.no_grad():
-        for tensor in (projection.weight, projection.bias):
-            tensor[8:] = tensor[3:7]  # those of the reading are the push's
-        projection.weight.mul_(5)
-        projection.bias[7] = -2  # of the pop
-    batch_size, length = (2, 4) if device.type == "cpu" else (512, 20)
-    inputs = torch.randn(batch_size, length, 5, device=device, requires_grad=True)
-    assert_equal_to_reference(cell, inputs, cell.initial_state(batch_size), tolerance=1e-4)
-
-
 @pytest.mark.parametrize(
     ("memory", "strengths"),
     thinned(["stack", "queue", "deque"], [[1.0, 0.5, 0.5], [0.0, 1.0, 0.0]], every=2),
@@ -293,18 +278,6 @@ def test_scans_of_given_vectors_are_captured(device):
     layer = make_layer(device, memory="deque")
     for _ in range(3):
         check_layer(layer, 2, batch_size=1, first_steps=1, backend="triton")
-    assert len(graphs._held) == 1
-
-
-@pytest.mark.usefixtures("captured")
-@pytest.mark.parametrize("memory", ["stack", "deque"])
-@pytest.mark.parametrize("masked", [False, True])
-def test_captured_scans_of_several_lengths_share_a_graph(device, memory, masked):
-    """The steps that are added have no effect."""
-    cell = make_cell(device, controller="lstm", memory=memory)
-    for length in (2, 1, 2):
-        mask = torch.tensor([[True, False], [False, True]], device=device)[:, :length] if masked else None
-        assert_equal_to_reference(cell, some_inputs(cell, length=length), a_state(cell, 2, [0.7, 0.4]), mask)
     assert len(graphs._held) == 1
 
 
