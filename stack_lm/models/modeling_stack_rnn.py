@@ -155,12 +155,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
         state = None if cache is None else cache.state(number, inputs.shape[0])
         scan = self._scan_from(cell, inputs, state, mask, **outputs)
         if cache is not None:
-            cache.update_state(
-                number,
-                scan.state,
-                inputs.shape[1],
-                lambda n: cell.scan(inputs[:, :n], state, None if mask is None else mask[:, :n]).state,
-            )
+            cache.update_state(number, scan.state, inputs.shape[1])
         return scan
 
     def _scan_from(

@@ -184,26 +184,14 @@ class StackTransformerLayer(GradientCheckpointingLayer):
         if isinstance(self.attention, SelfAttention):
             mixed = own = self.attention(normed, visible, angles, cache)
         else:
-            batch_size, length = hidden.shape[:2]
-            first = None if cache is None else cache.state(self.number, batch_size)
-            mixed, own, state, actions = self._run(normed, first, mask, output_actions)
+            first = None if cache is None else cache.state(self.number, hidden.shape[0])
+            mixed, *of_cell, state, actions = self.attention(normed, first, mask, output_actions=output_actions)
+            own = of_cell[0] if of_cell else mixed
             if cache is not None:
-                cache.update_state(
-                    self.number,
-                    state,
-                    length,
-                    lambda n: self._run(normed[:, :n], first, None if mask is None else mask[:, :n])[2],
-                )
+                cache.update_state(self.number, state, hidden.shape[1])
         hidden = hidden + self.dropout(mixed)
         inner = self.dropout(self.activation(self.up(self.feed_forward_norm(hidden))))
         return hidden + self.dropout(self.down(inner)), own, actions
-
-    def _run(
-        self, normed: Tensor, first: Any, mask: Tensor | None, output_actions: bool = False
-    ) -> tuple[Tensor, Tensor, Any, Actions]:
-        """Run a memory or a cell over vectors; see `Recurrence.forward`."""
-        mixed, *own, state, actions = self.attention(normed, first, mask, output_actions=output_actions)
-        return mixed, own[0] if own else mixed, state, actions
 
 
 class StackTransformerPreTrainedModel(StackRNNPreTrainedModel):
@@ -282,7 +270,7 @@ class StackTransformerModel(StackTransformerPreTrainedModel, LayeredModel):
         ones = embedded.new_ones(batch_size, seen + length, dtype=torch.bool)
         before = ones[:, :seen] if earlier is None else torch.cat((earlier, ones[:, earlier.shape[1] : seen]), dim=1)
         all_real = torch.cat((before, ones[:, seen:] if mask is None else mask), dim=1)
-        cache.update_state(_REAL_TOKENS, all_real, seen + length - cache.get_seq_length(_REAL_TOKENS), time_dim=1)
+        cache.update_state(_REAL_TOKENS, all_real, seen + length - cache.get_seq_length(_REAL_TOKENS))
         return all_real
 
     def _positions(self, embedded: Tensor, all_real: Tensor | None, seen: int, given: Tensor | None) -> Tensor:

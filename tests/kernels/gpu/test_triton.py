@@ -281,6 +281,18 @@ def test_scans_of_given_vectors_are_captured(device):
     assert len(graphs._held) == 1
 
 
+@pytest.mark.usefixtures("captured")
+@pytest.mark.parametrize("memory", ["stack", "deque"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_captured_scans_of_several_lengths_share_a_graph(device, memory, masked):
+    """The steps that are added have no effect."""
+    cell = make_cell(device, controller="lstm", memory=memory)
+    for length in (2, 1, 2):
+        mask = torch.tensor([[True, False], [False, True]], device=device)[:, :length] if masked else None
+        assert_equal_to_reference(cell, some_inputs(cell, length=length), a_state(cell, 2, [0.7, 0.4]), mask)
+    assert len(graphs._held) == 1
+
+
 @pytest.mark.gpu
 def test_nothing_waits_for_the_device():
     cell = make_cell(torch.device("cuda"), torch.float32, controller="lstm", memory="deque")
