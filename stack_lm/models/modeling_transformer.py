@@ -116,20 +116,13 @@ class Recurrence(nn.Module):
         self.output = nn.Linear(self.cell.output_size, config.hidden_size, bias=config.bias)
         self.detach: bool = config.layers[number]["detach"]
 
-    def forward(
-        self,
-        hidden: Tensor,
-        state: CellState | None = None,
-        mask: Tensor | None = None,
-        *,
-        output_actions: bool = False,
-    ) -> tuple[Tensor, Tensor, CellState, Actions]:
-        """Run a sequence; see `StackAttention.forward`.
+    def forward(self, hidden: Tensor, *given: Any, output_actions: bool) -> tuple[Tensor, Tensor, CellState, Actions]:
+        """Run a sequence from a state and with a mask; see `StackAttention.forward`.
 
         Returns:
             The outputs [B, T, d], the cell's own [B, T, H], the last state, and the actions.
         """
-        scan = self.cell.scan(hidden, state, mask, output_actions=output_actions)
+        scan = self.cell.scan(hidden, *given, output_actions=output_actions)
         outputs = scan.outputs.detach() if self.detach else scan.outputs
         return self.output(outputs), scan.outputs, scan.state, scan.actions
 
