@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from ..nn.cell import Scan, StackRNNCell
 from ..nn.controlled import Actions
-from .cache import MemoryCache
 from .configuration_deep import DeepStackRNNConfig, PlannedLayer
-from .modeling_layers import LayeredForCausalLM, LayeredModel
+from .modeling_layers import LayeredForCausalLM, LayeredModel, LayerInputs
 
 
 class DeepStackRNNModel(LayeredModel):
@@ -39,31 +38,23 @@ class DeepStackRNNModel(LayeredModel):
         self.gradient_checkpointing = False
         self.post_init()
 
-    def _run(
-        self,
-        layers: nn.ModuleList,
-        embedded: Tensor,
-        mask: Tensor | None,
-        cache: MemoryCache | None,
-        output_actions: bool,
-        position_ids: Tensor | None,
-    ) -> tuple[list[Tensor], list[Tensor], list[Actions]]:
+    def _run(self, layers: nn.ModuleList, given: LayerInputs) -> tuple[list[Tensor], list[Tensor], list[Actions]]:
         scans: list[Scan] = []
-        dropped = self.embedding_dropout(embedded)
+        embedded = self.embedding_dropout(given.embedded)
         for number, (cell, layer) in enumerate(zip(layers, self._plan, strict=False)):
             scan = self._scan(
                 cell,  # type: ignore[arg-type]
-                self._gather(layer, dropped, scans),
-                cache,
-                mask,
+                self._gather(layer, embedded, scans),
+                given.cache,
+                given.mask,
                 number,
-                output_actions=output_actions,
+                output_actions=given.output_actions,
                 output_layers=False,
                 output_readings=number in self._read,
             )
             scans.append(scan)
         outputs = [scan.outputs for scan in scans]
-        return [embedded, *outputs], outputs, [scan.actions for scan in scans]
+        return [given.embedded, *outputs], outputs, [scan.actions for scan in scans]
 
     def transform(self, outputs: Tensor) -> Tensor:
         return outputs if self.output_layer is None else torch.tanh(self.output_layer(outputs))

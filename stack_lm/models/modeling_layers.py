@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -69,6 +69,24 @@ def up_to_last_memory(layers: nn.ModuleList) -> nn.ModuleList:
     return layers[: last + 1]
 
 
+class LayerInputs(NamedTuple):
+    """The inputs of a run of layers.
+
+    Attributes:
+        embedded: the token embeddings [B, T, E].
+        mask: [B, T] bool, False at padding; or None.
+        cache: the cache of the tokens before, which is updated; or None.
+        output_actions: collect the actions.
+        position_ids: the positions of the tokens [B, T] or [1, T]; None: their numbers.
+    """
+
+    embedded: Tensor
+    mask: Tensor | None
+    cache: MemoryCache | None
+    output_actions: bool
+    position_ids: Tensor | None
+
+
 class LayeredModel(StackRNNPreTrainedModel):
     """Token embeddings and a list of layers, some with a memory, which a subclass runs in `_run`."""
 
@@ -104,7 +122,7 @@ class LayeredModel(StackRNNPreTrainedModel):
         mask = self._step_mask(attention_mask, *embedded.shape[:2])
         layers = up_to_last_memory(self.layers) if actions_only else self.layers
         output_actions = output_actions or actions_only
-        states, own, actions = self._run(layers, embedded, mask, cache, output_actions, position_ids)
+        states, own, actions = self._run(layers, LayerInputs(embedded, mask, cache, output_actions, position_ids))
         done = of_memories(actions) if output_actions else None
         if actions_only:
             return LayeredModelOutput(actions=done)
@@ -118,15 +136,7 @@ class LayeredModel(StackRNNPreTrainedModel):
             hidden, cache, hidden_states=of_layers, actions=done, layer_outputs=tuple(own) or None
         )
 
-    def _run(
-        self,
-        layers: nn.ModuleList,
-        embedded: Tensor,
-        mask: Tensor | None,
-        cache: MemoryCache | None,
-        output_actions: bool,
-        position_ids: Tensor | None,
-    ) -> tuple[list[Tensor], list[Tensor], list[Actions]]:
+    def _run(self, layers: nn.ModuleList, given: LayerInputs) -> tuple[list[Tensor], list[Tensor], list[Actions]]:
         """Run the first layers, each of which updates its state in the cache.
 
         Returns:

@@ -21,7 +21,7 @@ from ..nn.stack_attention import StackAttention
 from .cache import MemoryCache
 from .configuration_transformer import ATTENTION, StackTransformerConfig, is_recurrent
 from .modeling_heads import StackRNNForSequenceClassification, StackRNNForTokenClassification
-from .modeling_layers import LayeredForCausalLM, LayeredModel
+from .modeling_layers import LayeredForCausalLM, LayeredModel, LayerInputs
 from .modeling_stack_rnn import StackRNNPreTrainedModel
 
 # Under this name a cache keeps the mask of all tokens so far, False at padding.
@@ -224,15 +224,8 @@ class StackTransformerModel(StackTransformerPreTrainedModel, LayeredModel):
         self.gradient_checkpointing = False
         self.post_init()
 
-    def _run(
-        self,
-        layers: nn.ModuleList,
-        embedded: Tensor,
-        mask: Tensor | None,
-        cache: MemoryCache | None,
-        output_actions: bool,
-        position_ids: Tensor | None,
-    ) -> tuple[list[Tensor], list[Tensor], list[Actions]]:
+    def _run(self, layers: nn.ModuleList, given: LayerInputs) -> tuple[list[Tensor], list[Tensor], list[Actions]]:
+        embedded, mask, cache, output_actions, position_ids = given
         if cache is not None and self.gradient_checkpointing and self.training:
             raise ValueError("activation checkpointing cannot continue from past_key_values; got a cache")
         all_real = self._real_tokens(mask, cache, embedded)
