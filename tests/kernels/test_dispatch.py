@@ -145,6 +145,11 @@ def test_the_environment_names_one(monkeypatch):
         explain_backend(make_model())
 
 
+def test_a_model_without_a_cell_has_no_backend():
+    with pytest.raises(ValueError, match="a Linear has no memory layer or StackRNNCell"):
+        explain_backend(torch.nn.Linear(2, 2))
+
+
 def test_outputs_of_all_layers_come_from_the_reference():
     model = make_model(num_layers=2)
     ids = torch.ones(1, 4, dtype=torch.long)

@@ -217,6 +217,7 @@ def test_loss_is_that_without_padding(side, skip_logits):
         ({"input_ids": "ids", "past_key_values": "other"}, "is the state of 3 sequences; the input has 2"),
         ({"input_ids": "empty"}, "the input has no tokens"),
         ({"inputs_embeds": "short"}, r"inputs_embeds must be \[B, T, E\]; got \[2, 3\]"),
+        ({"input_ids": "ids", "labels": "short"}, "labels must be integers; got torch.float32"),
         ({"input_ids": "ids", "labels": "empty"}, r"labels must be \[2, 4\], one for each token; got \[2, 0\]"),
     ],
 )
