@@ -123,7 +123,6 @@ def test_tables_for_classifiers(capsys, folder, content, overrides, message):
         (("tokenizer.kind=bpe", "tokenizer.vocab_size=256"), "vocab_size must be more than 256 with kind bpe"),
         (("tokenizer.pretrained=s.csv",), "cannot load a tokenizer from s.csv: "),
         (("model={layers: [*a]}",), "aliases are not allowed"),
-        (("bomb.yaml",), "part.yaml extends over 100 files"),
     ],
 )
 def test_configurations_of_language_models(capsys, folder, overrides, message):

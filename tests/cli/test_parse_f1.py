@@ -310,7 +310,7 @@ def test_keeping_going_with_nothing_left(run, tmp_path):
         (["--rule", "parameters=p.prm"], "--rule parameters needs --convention evalb; got prpn"),
         (["--rule", "labels=compared"], "labels can be compared with brackets='multiset' only; got brackets='set'"),
         (["--rule", "avrage=corpus"], "--rule must be one of removed, "),
-        (["--rule", "average=median"], "average must be one of sentence, corpus; got 'median'"),
+        (["--rule", "average=median"], "average must be one of 'sentence', 'corpus'; got 'median'"),
         (["--rule", "min_words=two"], "--rule min_words must be a whole number; got 'two'"),
         (
             ["--convention", "merrill", "--rule", "removed_by=tokens"],

@@ -46,9 +46,9 @@ from stack_lm.cli.main import main as stack_lm
 from stack_lm.core.console import positive_int, quiet_libraries, script_parser
 
 LOADED = (
-    "commands.choices",
-    "interpretation.page",
-    "interpretation.surprisal",
+    "cli.choices",
+    "figures.page",
+    "figures.surprisal",
     "scoring.number_classifier",
     "scoring.surprisal",
     "training.language_model",
