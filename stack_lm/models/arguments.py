@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers.utils import TransformersKwargs
 
 from ..core.labels import IGNORED
+from ..kernels.plain import forward_override
 from ..memory.base import numbers_hidden
 
 # They mark the borders of texts within a row, across which these models would read on.
@@ -137,13 +138,7 @@ def is_plain_linear(module: nn.Module) -> bool:
     False for the replacements of adapters and quantisation, for modules with hooks (which also move offloaded weights),
     and for a forward method set on the instance.
     """
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return (
-        type(module) is nn.Linear
-        and type(module.weight) in (nn.Parameter, Tensor)
-        and not any(getattr(module, name) for name in hooks)
-        and "forward" not in vars(module)
-    )
+    return type(module) is nn.Linear and forward_override(module) is None
 
 
 def why_logits(has_labels: bool, logits_to_keep: int | Tensor, own_loss: bool, head: nn.Module) -> str | None:

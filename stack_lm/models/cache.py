@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,14 +66,6 @@ def take_cache(forward: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-class _Past(NamedTuple):
-    """A layer's state before a call of the model, and a function for the states after the first tokens of that call."""
-
-    seen: int
-    state: Any
-    replay: Callable[[int], Any] | None
-
-
 class MemoryCache(Cache):
     """The states that a model carries from call to call: of memory layers, and of other layers with a state.
 
@@ -84,13 +76,13 @@ class MemoryCache(Cache):
     its keys and values with `update`.
 
     A model updates its cache in place, as with transformers' own caches. To continue one prefix in two ways, `clone()`
-    the cache first; to remove tokens, `crop()` it. To truncate backpropagation through time, `detach()` it.
+    the cache first: no token can be taken back. To truncate backpropagation through time, `detach()` it.
 
     Attributes:
         states: the layers' states after the last token, by number. Only read it; `update_state` changes it.
     """
 
-    is_compileable = False
+    is_compileable = is_croppable = False
 
     def __init__(self) -> None:
         # Not super().__init__(), which makes layers of keys and values. `generate` reads these attributes.
@@ -100,8 +92,6 @@ class MemoryCache(Cache):
         # All are replaced and never changed, like the states, so that a clone can share them.
         self.states: dict[int | str, Any] = {}
         self._seen: dict[int | str, int] = {}
-        self._time_dims: dict[int | str, int] = {}
-        self._past: dict[int | str, tuple[_Past, ...]] | None = None  # None: not recorded
 
     def __repr__(self) -> str:
         return f"MemoryCache(seen_tokens={self.get_seq_length()}, states={len(self.states)})"
@@ -122,28 +112,14 @@ class MemoryCache(Cache):
             raise ValueError(f"past_key_values is the state of {rows} sequences; the input has {batch_size}")
         return state
 
-    def update_state(
-        self,
-        layer: int | str,
-        state: Any,
-        new_tokens: int,
-        replay: Callable[[int], Any] | None = None,
-        time_dim: int | None = None,
-    ) -> None:
+    def update_state(self, layer: int | str, state: Any, new_tokens: int) -> None:
         """Store a layer's state after more tokens.
 
         Args:
             layer: its number, or a name for a state that no layer has.
             state: after them.
             new_tokens: the number of new tokens, padding included.
-            replay: computes from n the state after the first n of them; without it `crop` cannot return there.
-            time_dim: the dimension of the state's tensors that holds all tokens so far: `crop` truncates it.
         """
-        if time_dim is not None:
-            self._time_dims = self._time_dims | {layer: time_dim}
-        elif self._past is not None:
-            past = _Past(self.get_seq_length(layer), self.states.get(layer), replay)
-            self._past = self._past | {layer: (*self._past.get(layer, ()), past)}
         self.states = self.states | {layer: state}
         self._seen = self._seen | {layer: self._seen.get(layer, 0) + new_tokens}
 
@@ -159,7 +135,7 @@ class MemoryCache(Cache):
         earlier = self.state(layer_idx, len(key_states))
         if earlier is not None:
             new = map_tensors(lambda old, part: torch.cat((old, part), dim=-2), earlier, new)
-        self.update_state(layer_idx, new, key_states.shape[-2], time_dim=-2)
+        self.update_state(layer_idx, new, key_states.shape[-2])
         return new
 
     def get_seq_length(self, layer_idx: int | str = 0) -> int:
@@ -188,60 +164,20 @@ class MemoryCache(Cache):
 
     def reset(self) -> None:
         """Return to the state before the first token."""
-        self.states, self._seen, self._time_dims = {}, {}, {}
-        self._past = None if self._past is None else {}
-
-    def activate_past_recording(self) -> None:
-        """Start to record the states that `crop` needs; transformers' assisted generation calls this."""
-        self._past = self._past or {}
+        self.states, self._seen = {}, {}
 
     @property
     def is_linear(self) -> list[bool]:
         """Not so, in transformers' sense: `generate` is to leave out the tokens of a prompt that the cache has seen."""
         return [False]
 
-    @property
-    def is_croppable(self) -> bool:
-        """True if `crop` works: past states are recorded, or there are only keys and values."""
-        return bool(self.states) and (self._past is not None or self.states.keys() <= self._time_dims.keys())
-
-    def crop(self, tokens_to_remove: int) -> None:
-        """Remove the last tokens, such as those that assisted generation rejects.
-
-        Keys and values are truncated. A recurrent state is recomputed from the state before the call of the model that
-        contains the position. Such states are kept since `activate_past_recording`, or since the last crop.
-
-        Args:
-            tokens_to_remove: minus their number, as for transformers' caches. 0 only drops the recorded states.
+    def crop(self, *args: Any, **kwargs: Any) -> None:
+        """Refuse to remove tokens, which no recurrent state can.
 
         Raises:
-            ValueError: if there are fewer tokens, or the states to return to are not recorded.
+            ValueError: always.
         """
-        if tokens_to_remove > 0:
-            raise ValueError(f"crop takes minus the number of tokens to remove; got {tokens_to_remove}")
-        if tokens_to_remove:
-            seen = {layer: length + tokens_to_remove for layer, length in self._seen.items()}
-            self.states = {layer: self._state_at(layer, length) for layer, length in seen.items()}
-            self._seen = seen
-        self._past = None if self._past is None else {}
-
-    def _state_at(self, layer: int | str, length: int) -> Any:
-        """A layer's state after some of its first tokens."""
-        if length < 0:
-            raise ValueError(f"past_key_values has seen {self.get_seq_length(layer)} tokens; more cannot be removed")
-        if layer in self._time_dims:
-            return map_tensors(lambda part: part.narrow(self._time_dims[layer], 0, length), self.states[layer])
-        kept = [] if self._past is None else [past for past in self._past.get(layer, ()) if past.seen <= length]
-        if not kept:
-            raise ValueError(
-                "a recurrent state cannot be cropped to a token from before activate_past_recording() or the last crop "
-                "(an assistant with another tokenizer may ask for that; with the same tokenizer it works)"
-            )
-        if kept[-1].seen == length:
-            return kept[-1].state
-        if kept[-1].replay is None:
-            raise ValueError(f"the state of layer {layer} cannot be cropped: its update_state was given no replay")
-        return kept[-1].replay(length - kept[-1].seen)
+        raise ValueError("a recurrent state cannot be cropped; clone() the cache before the tokens instead")
 
     def clone(self) -> MemoryCache:
         """A cache with the same states, which later calls through this one do not change."""
@@ -253,7 +189,6 @@ class MemoryCache(Cache):
         return self
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> None:
-        self._past = None if self._past is None else {}
         self.states = {layer: map_tensors(function, state) for layer, state in self.states.items()}
 
 
@@ -297,7 +232,7 @@ pytree.register_pytree_node(
 
 
 class MemoryGenerationMixin(GenerationMixin):
-    """transformers' `generate` with a `MemoryCache`: greedy, by beams, sampled, assisted, of batches."""
+    """transformers' `generate` with a `MemoryCache`: greedy, by beams, sampled, of batches."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -321,15 +256,8 @@ class MemoryGenerationMixin(GenerationMixin):
                 "a model with a memory carries its own states: cache_implementation must be None; "
                 f"got {generation_config.cache_implementation!r}"
             )
-        if generation_config.assistant_early_exit is not None:
-            raise ValueError(
-                "a model with a memory has no early exit: assistant_early_exit must be None; "
-                f"got {generation_config.assistant_early_exit!r}"
-            )
         if model_kwargs.get(CACHE_NAME) is None and generation_config.use_cache is not False:
-            model_kwargs[CACHE_NAME] = cache = MemoryCache()
-            if generation_config.is_assistant:
-                cache.activate_past_recording()
+            model_kwargs[CACHE_NAME] = MemoryCache()
         else:
             parent: Any = super()
             parent._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)

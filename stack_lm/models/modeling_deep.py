@@ -7,18 +7,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.utils import can_return_tuple
-from transformers.utils.generic import merge_with_config_defaults
 
 from ..nn.cell import Scan, StackRNNCell
-from .arguments import refuse_unknown
-from .cache import MemoryCache
+from ..nn.controlled import Actions
 from .configuration_deep import DeepStackRNNConfig, PlannedLayer
-from .modeling_layers import LayeredForCausalLM, LayeredModelOutput, of_memories, refuse_cache, up_to_last_memory
-from .modeling_stack_rnn import StackRNNPreTrainedModel
+from .modeling_layers import LayeredForCausalLM, LayeredModel, LayerInputs
 
 
-class DeepStackRNNModel(StackRNNPreTrainedModel):
+class DeepStackRNNModel(LayeredModel):
     """Token embeddings and recurrent layers that read each other.
 
     Args:
@@ -42,73 +38,26 @@ class DeepStackRNNModel(StackRNNPreTrainedModel):
         self.gradient_checkpointing = False
         self.post_init()
 
-    @can_return_tuple
-    @merge_with_config_defaults
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        cache: MemoryCache | None = None,
-        inputs_embeds: Tensor | None = None,
-        use_cache: bool | None = None,
-        output_hidden_states: bool | None = None,
-        output_actions: bool = False,
-        actions_only: bool = False,
-        **kwargs: Any,
-    ) -> LayeredModelOutput:
-        """Run token ids, or embeddings, through the network.
-
-        Args, Raises: as `StackRNNModel.forward`. `actions_only` returns only the actions, and does not run the layers
-            after the last memory; a cache is then an error.
-        """
-        refuse_unknown(kwargs)
-        inputs_embeds = self.embed(input_ids, inputs_embeds)
-        batch_size, length = inputs_embeds.shape[:2]
-        cache = self._cache(cache, use_cache)
-        mask = self._step_mask(attention_mask, batch_size, length)
-        if actions_only:
-            refuse_cache(cache)
-            scans = self._run(self.embedding_dropout(inputs_embeds), cache, mask, up_to_last_memory(self.layers), True)
-            return LayeredModelOutput(actions=of_memories([scan.actions for scan in scans]))
-        scans = self._run(self.embedding_dropout(inputs_embeds), cache, mask, self.layers, output_actions)
-        outputs = tuple(scan.outputs for scan in scans)
-        hidden = outputs[-1]
-        if self.output_layer is not None:
-            hidden = torch.tanh(self.output_layer(hidden))
-            hidden = hidden if mask is None else hidden.masked_fill(~mask.unsqueeze(-1), 0)
-        if output_hidden_states is None:
-            output_hidden_states = self.config.output_hidden_states
-        return LayeredModelOutput(
-            hidden,
-            cache,
-            hidden_states=(inputs_embeds, *outputs) if output_hidden_states else None,
-            actions=of_memories([scan.actions for scan in scans]) if output_actions else None,
-            layer_outputs=outputs,
-        )
-
-    def _run(
-        self,
-        embedded: Tensor,
-        cache: MemoryCache | None,
-        mask: Tensor | None,
-        cells: Any,
-        output_actions: bool,
-    ) -> list[Scan]:
-        """The scans of the first layers, each of which updates its state in the cache."""
+    def _run(self, layers: nn.ModuleList, given: LayerInputs) -> tuple[list[Tensor], list[Tensor], list[Actions]]:
         scans: list[Scan] = []
-        for number, (cell, layer) in enumerate(zip(cells, self._plan, strict=False)):
+        embedded = self.embedding_dropout(given.embedded)
+        for number, (cell, layer) in enumerate(zip(layers, self._plan, strict=False)):
             scan = self._scan(
-                cell,
+                cell,  # type: ignore[arg-type]
                 self._gather(layer, embedded, scans),
-                cache,
-                mask,
+                given.cache,
+                given.mask,
                 number,
-                output_actions=output_actions,
+                output_actions=given.output_actions,
                 output_layers=False,
                 output_readings=number in self._read,
             )
             scans.append(scan)
-        return scans
+        outputs = [scan.outputs for scan in scans]
+        return [given.embedded, *outputs], outputs, [scan.actions for scan in scans]
+
+    def transform(self, outputs: Tensor) -> Tensor:
+        return outputs if self.output_layer is None else torch.tanh(self.output_layer(outputs))
 
     def _gather(self, layer: PlannedLayer, embedded: Tensor, scans: Sequence[Scan]) -> Tensor:
         """Concatenate a layer's sources, [B, T, E]."""

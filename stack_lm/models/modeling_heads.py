@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Unpack
 import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutputWithPast
-from transformers.utils import ModelOutput, can_return_tuple
+from transformers.utils import can_return_tuple
 
 from ..core.labels import IGNORED
 from ..nn.controlled import Actions
@@ -27,15 +27,8 @@ _LAST = "last_hidden"
 
 
 @dataclass
-class StackRNNSequenceClassifierOutput(SequenceClassifierOutputWithPast, CacheOutput):
+class StackRNNClassifierOutput(SequenceClassifierOutputWithPast, CacheOutput):
     """transformers' `SequenceClassifierOutputWithPast` with the memory's `actions`."""
-
-    actions: Actions | None = None
-
-
-@dataclass
-class StackRNNPerStepOutput(SequenceClassifierOutputWithPast, CacheOutput):
-    """The fields of a sequence classifier's output, with logits of each step [B, T, K]."""
 
     actions: Actions | None = None
 
@@ -48,7 +41,6 @@ class _Head(StackRNNPreTrainedModel, ABC):
     """
 
     body_class: ClassVar[type[StackRNNPreTrainedModel]] = StackRNNModel
-    output_type: ClassVar[type[ModelOutput]] = StackRNNPerStepOutput
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -67,7 +59,7 @@ class _Head(StackRNNPreTrainedModel, ABC):
         labels: Tensor | None = None,
         cache: MemoryCache | None = None,
         **kwargs: Unpack[HeadArguments],
-    ) -> Any:
+    ) -> StackRNNClassifierOutput:
         """Classify; see `StackRNNModel.forward` for the arguments that are not listed here.
 
         Args:
@@ -89,7 +81,7 @@ class _Head(StackRNNPreTrainedModel, ABC):
         hidden = self._select(outputs, attention_mask, earlier, labels)
         logits = self.score(self.dropout(hidden))
         loss = None if labels is None else self._loss(logits, labels, **of_loss)
-        return outputs.answered(self.output_type, loss, logits)
+        return outputs.answered(StackRNNClassifierOutput, loss, logits)
 
     def _mask(self, input_ids: Tensor | None, attention_mask: Tensor | None) -> Tensor | None:
         """The mask of the steps without padding; None if nothing defines it."""
@@ -123,8 +115,6 @@ class StackRNNForSequenceClassification(_Head):
     Args:
         config: sizes, controller, memory and controls; `num_labels`.
     """
-
-    output_type = StackRNNSequenceClassifierOutput
 
     def _mask(self, input_ids: Tensor | None, attention_mask: Tensor | None) -> Tensor | None:
         if attention_mask is None and input_ids is not None and self.config.pad_token_id is not None:

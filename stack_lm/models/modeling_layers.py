@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from transformers.loss.loss_utils import ForCausalLMLoss
-from transformers.utils import logging
+from transformers.utils import can_return_tuple, logging
+from transformers.utils.generic import merge_with_config_defaults
 
 from ..nn import memories
 from ..nn.controlled import Actions
-from .arguments import is_plain_linear
+from .arguments import is_plain_linear, refuse_unknown
 from .cache import MemoryCache
 from .configuration_layers import AuxiliaryLoss
 from .loss import causal_lm_loss
-from .modeling_stack_rnn import StackRNNCausalLMOutput, StackRNNForCausalLM, StackRNNModelOutput
+from .modeling_stack_rnn import (
+    StackRNNCausalLMOutput,
+    StackRNNForCausalLM,
+    StackRNNModelOutput,
+    StackRNNPreTrainedModel,
+)
 
 logger = logging.get_logger(__name__)
 
@@ -63,14 +69,85 @@ def up_to_last_memory(layers: nn.ModuleList) -> nn.ModuleList:
     return layers[: last + 1]
 
 
-def refuse_cache(cache: MemoryCache | None) -> None:
-    """Refuse a cache where not all layers run.
+class LayerInputs(NamedTuple):
+    """The inputs of a run of layers.
 
-    Raises:
-        ValueError: if there is one.
+    Attributes:
+        embedded: the token embeddings [B, T, E].
+        mask: [B, T] bool, False at padding; or None.
+        cache: the cache of the tokens before, which is updated; or None.
+        output_actions: collect the actions.
+        position_ids: the positions of the tokens [B, T] or [1, T]; None: their numbers.
     """
-    if cache is not None:
-        raise ValueError("actions_only does not run all layers, so it takes use_cache=False and no past_key_values")
+
+    embedded: Tensor
+    mask: Tensor | None
+    cache: MemoryCache | None
+    output_actions: bool
+    position_ids: Tensor | None
+
+
+class LayeredModel(StackRNNPreTrainedModel):
+    """Token embeddings and a list of layers, some with a memory, which a subclass runs in `_run`."""
+
+    layers: nn.ModuleList
+
+    @can_return_tuple
+    @merge_with_config_defaults
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        cache: MemoryCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
+        output_actions: bool = False,
+        position_ids: Tensor | None = None,
+        actions_only: bool = False,
+        **kwargs: Any,
+    ) -> LayeredModelOutput:
+        """Run token ids, or embeddings, through the network.
+
+        Args, Raises: as `StackRNNModel.forward`. In a transformer, `position_ids` [B, T] or [1, T] replace the numbers
+            of the tokens, from 0 without padding; they do not change the order in which memories and recurrent cells
+            read. With learned positions a sequence that is longer is an error too. `actions_only` returns only the
+            actions, and does not run the layers after the last memory; a cache is then an error.
+        """
+        refuse_unknown(kwargs | {"position_ids": position_ids})
+        embedded = self.embed(input_ids, inputs_embeds)
+        cache = self._cache(cache, use_cache)
+        if actions_only and cache is not None:
+            raise ValueError("actions_only does not run all layers, so it takes use_cache=False and no past_key_values")
+        mask = self._step_mask(attention_mask, *embedded.shape[:2])
+        layers = up_to_last_memory(self.layers) if actions_only else self.layers
+        output_actions = output_actions or actions_only
+        states, own, actions = self._run(layers, LayerInputs(embedded, mask, cache, output_actions, position_ids))
+        done = of_memories(actions) if output_actions else None
+        if actions_only:
+            return LayeredModelOutput(actions=done)
+        hidden = self.transform(states[-1])
+        if hidden is not states[-1] and mask is not None:
+            hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0)
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        of_layers = tuple(states) if output_hidden_states else None
+        return LayeredModelOutput(
+            hidden, cache, hidden_states=of_layers, actions=done, layer_outputs=tuple(own) or None
+        )
+
+    def _run(self, layers: nn.ModuleList, given: LayerInputs) -> tuple[list[Tensor], list[Tensor], list[Actions]]:
+        """Run the first layers, each of which updates its state in the cache.
+
+        Returns:
+            The vectors before the first layer and after each; the outputs to which losses of layers apply, if there are
+            any; and the actions of each layer.
+        """
+        raise NotImplementedError
+
+    def transform(self, outputs: Tensor) -> Tensor:
+        """Return the input of the heads [..., H], from the outputs of the last layer."""
+        return outputs
 
 
 class AuxiliaryHead(nn.Module):

@@ -155,12 +155,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
         state = None if cache is None else cache.state(number, inputs.shape[0])
         scan = self._scan_from(cell, inputs, state, mask, **outputs)
         if cache is not None:
-            cache.update_state(
-                number,
-                scan.state,
-                inputs.shape[1],
-                lambda n: cell.scan(inputs[:, :n], state, None if mask is None else mask[:, :n]).state,
-            )
+            cache.update_state(number, scan.state, inputs.shape[1])
         return scan
 
     def _scan_from(
@@ -213,19 +208,6 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
         if not hasattr(self, "_loss_function"):
             refuse_unknown(arguments, (*ModelArguments.__annotations__, *self.loss_arguments))
         return self.model(**inputs, **own), rest
-
-    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Change the size of the vocabulary; see transformers.
-
-        Raises:
-            ValueError: for one-hot inputs, whose size is fixed by the controller's weights.
-        """
-        if self.config.input_encoding == "one_hot" and new_num_tokens not in (None, self.config.vocab_size):
-            raise ValueError(
-                f"input_encoding='one_hot' fixes the vocabulary at {self.config.vocab_size} tokens; "
-                f"it cannot be resized to {new_num_tokens}"
-            )
-        return super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
 
 
 class StackRNNModel(StackRNNPreTrainedModel):

@@ -12,19 +12,16 @@ from transformers import GradientCheckpointingLayer
 from transformers.activations import ACT2FN
 from transformers.masking_utils import create_causal_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.utils import can_return_tuple
-from transformers.utils.generic import merge_with_config_defaults
 
 from ..memory import under_transform
 from ..nn.cell import CellState, StackRNNCell
 from ..nn.controlled import Actions
 from ..nn.initialization import CONTROLLER_BOUND
 from ..nn.stack_attention import StackAttention
-from .arguments import refuse_unknown
 from .cache import MemoryCache
 from .configuration_transformer import ATTENTION, StackTransformerConfig, is_recurrent
 from .modeling_heads import StackRNNForSequenceClassification, StackRNNForTokenClassification
-from .modeling_layers import LayeredForCausalLM, LayeredModelOutput, of_memories, refuse_cache, up_to_last_memory
+from .modeling_layers import LayeredForCausalLM, LayeredModel, LayerInputs
 from .modeling_stack_rnn import StackRNNPreTrainedModel
 
 # Under this name a cache keeps the mask of all tokens so far, False at padding.
@@ -119,20 +116,13 @@ class Recurrence(nn.Module):
         self.output = nn.Linear(self.cell.output_size, config.hidden_size, bias=config.bias)
         self.detach: bool = config.layers[number]["detach"]
 
-    def forward(
-        self,
-        hidden: Tensor,
-        state: CellState | None = None,
-        mask: Tensor | None = None,
-        *,
-        output_actions: bool = False,
-    ) -> tuple[Tensor, Tensor, CellState, Actions]:
-        """Run a sequence; see `StackAttention.forward`.
+    def forward(self, hidden: Tensor, *given: Any, output_actions: bool) -> tuple[Tensor, Tensor, CellState, Actions]:
+        """Run a sequence from a state and with a mask; see `StackAttention.forward`.
 
         Returns:
             The outputs [B, T, d], the cell's own [B, T, H], the last state, and the actions.
         """
-        scan = self.cell.scan(hidden, state, mask, output_actions=output_actions)
+        scan = self.cell.scan(hidden, *given, output_actions=output_actions)
         outputs = scan.outputs.detach() if self.detach else scan.outputs
         return self.output(outputs), scan.outputs, scan.state, scan.actions
 
@@ -187,26 +177,14 @@ class StackTransformerLayer(GradientCheckpointingLayer):
         if isinstance(self.attention, SelfAttention):
             mixed = own = self.attention(normed, visible, angles, cache)
         else:
-            batch_size, length = hidden.shape[:2]
-            first = None if cache is None else cache.state(self.number, batch_size)
-            mixed, own, state, actions = self._run(normed, first, mask, output_actions)
+            first = None if cache is None else cache.state(self.number, hidden.shape[0])
+            mixed, *of_cell, state, actions = self.attention(normed, first, mask, output_actions=output_actions)
+            own = of_cell[0] if of_cell else mixed
             if cache is not None:
-                cache.update_state(
-                    self.number,
-                    state,
-                    length,
-                    lambda n: self._run(normed[:, :n], first, None if mask is None else mask[:, :n])[2],
-                )
+                cache.update_state(self.number, state, hidden.shape[1])
         hidden = hidden + self.dropout(mixed)
         inner = self.dropout(self.activation(self.up(self.feed_forward_norm(hidden))))
         return hidden + self.dropout(self.down(inner)), own, actions
-
-    def _run(
-        self, normed: Tensor, first: Any, mask: Tensor | None, output_actions: bool = False
-    ) -> tuple[Tensor, Tensor, Any, Actions]:
-        """Run a memory or a cell over vectors; see `Recurrence.forward`."""
-        mixed, *own, state, actions = self.attention(normed, first, mask, output_actions=output_actions)
-        return mixed, own[0] if own else mixed, state, actions
 
 
 class StackTransformerPreTrainedModel(StackRNNPreTrainedModel):
@@ -223,7 +201,7 @@ class StackTransformerPreTrainedModel(StackRNNPreTrainedModel):
             init.uniform_(module.weight, -CONTROLLER_BOUND, CONTROLLER_BOUND)
 
 
-class StackTransformerModel(StackTransformerPreTrainedModel):
+class StackTransformerModel(StackTransformerPreTrainedModel, LayeredModel):
     """Token embeddings with positions, layers of self-attention and of stack attention, and a layer norm.
 
     Args:
@@ -246,79 +224,40 @@ class StackTransformerModel(StackTransformerPreTrainedModel):
         self.gradient_checkpointing = False
         self.post_init()
 
-    @can_return_tuple
-    @merge_with_config_defaults
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        cache: MemoryCache | None = None,
-        inputs_embeds: Tensor | None = None,
-        use_cache: bool | None = None,
-        output_hidden_states: bool | None = None,
-        output_actions: bool = False,
-        position_ids: Tensor | None = None,
-        actions_only: bool = False,
-        **kwargs: Any,
-    ) -> LayeredModelOutput:
-        """Run token ids, or embeddings, through the network.
-
-        Args, Raises: as `StackRNNModel.forward`. Hidden states are the input of the first layer, then the output of
-            each, the last one normed. `position_ids` [B, T] or [1, T] replace the numbers of the tokens, from 0 without
-            padding; they do not change the order in which memories and recurrent cells read. With learned positions a
-            sequence that is longer is an error too. `actions_only` returns only the actions, and does not run the
-            layers after the last memory; a cache is then an error.
-        """
-        refuse_unknown(kwargs | {"position_ids": position_ids})
-        embedded = self.embed(input_ids, inputs_embeds)
-        cache = self._cache(cache, use_cache)
-        if actions_only:
-            refuse_cache(cache)
+    def _run(self, layers: nn.ModuleList, given: LayerInputs) -> tuple[list[Tensor], list[Tensor], list[Actions]]:
+        embedded, mask, cache, output_actions, position_ids = given
         if cache is not None and self.gradient_checkpointing and self.training:
             raise ValueError("activation checkpointing cannot continue from past_key_values; got a cache")
-        mask, all_real = self._masks(attention_mask, cache, embedded)
+        all_real = self._real_tokens(mask, cache, embedded)
         # Under a transform of torch.func nothing can find out whether the mask is needed.
         whole: dict[str, Any] = {"allow_is_causal_skip": False} if under_transform() else {}
         visible = create_causal_mask(self.config, embedded, all_real, cache, **whole)
         seen = 0 if cache is None else cache.get_seq_length(0)
         hidden, angles = self._add_positions(embedded, self._positions(embedded, all_real, seen, position_ids))
-        hidden = self.dropout(hidden)
-        states, own, actions = [hidden], [], []
-        for layer in up_to_last_memory(self.layers) if actions_only else self.layers:
-            hidden, of_layer, done = layer(hidden, visible, angles, mask, cache, output_actions or actions_only)
+        states, own, actions = [self.dropout(hidden)], [], []
+        for layer in layers:
+            hidden, of_layer, done = layer(states[-1], visible, angles, mask, cache, output_actions)
             states.append(hidden)
             own.append(of_layer)
             actions.append(done)
-        if actions_only:
-            return LayeredModelOutput(actions=of_memories(actions))
-        hidden = self.norm(hidden)
-        hidden = hidden if mask is None else hidden.masked_fill(~mask.unsqueeze(-1), 0)
-        if output_hidden_states is None:
-            output_hidden_states = self.config.output_hidden_states
-        return LayeredModelOutput(
-            hidden,
-            cache,
-            hidden_states=(*states[:-1], hidden) if output_hidden_states else None,
-            actions=of_memories(actions) if output_actions else None,
-            layer_outputs=tuple(own) if self.training and self.config.auxiliary_losses else None,
-        )
+        states[-1] = self.norm(states[-1])
+        if mask is not None:
+            states[-1] = states[-1].masked_fill(~mask.unsqueeze(-1), 0)
+        return states, own if self.training and self.config.auxiliary_losses else [], actions
 
-    def _masks(
-        self, attention_mask: Tensor | None, cache: MemoryCache | None, embedded: Tensor
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """The masks without padding: of this call's tokens [B, T], and of all so far; None if there is no padding."""
-        batch_size, length = embedded.shape[:2]
-        mask = self._step_mask(attention_mask, batch_size, length)
+    def _real_tokens(self, mask: Tensor | None, cache: MemoryCache | None, embedded: Tensor) -> Tensor | None:
+        """The mask without padding of all tokens so far, from that of this call's [B, T]; None without padding."""
         if cache is None:
-            return mask, mask
+            return mask
+        batch_size, length = embedded.shape[:2]
         seen, earlier = cache.get_seq_length(0), cache.state(_REAL_TOKENS, batch_size)
         if mask is None and earlier is None:
-            return None, None
+            return None
         ones = embedded.new_ones(batch_size, seen + length, dtype=torch.bool)
         before = ones[:, :seen] if earlier is None else torch.cat((earlier, ones[:, earlier.shape[1] : seen]), dim=1)
         all_real = torch.cat((before, ones[:, seen:] if mask is None else mask), dim=1)
-        cache.update_state(_REAL_TOKENS, all_real, seen + length - cache.get_seq_length(_REAL_TOKENS), time_dim=1)
-        return mask, all_real
+        cache.update_state(_REAL_TOKENS, all_real, seen + length - cache.get_seq_length(_REAL_TOKENS))
+        return all_real
 
     def _positions(self, embedded: Tensor, all_real: Tensor | None, seen: int, given: Tensor | None) -> Tensor:
         """The positions of the tokens of this call, [B, T] or [1, T]."""

@@ -59,8 +59,10 @@ def draw_weights(model: nn.Module, module: nn.Module, initialization: str) -> No
         draw_xavier(model, module)
     elif initialization == "truncated_normal":
         draw_truncated_normal(module)
-    elif initialization == "normal":
-        draw_normal(module, model.config.initializer_range)  # type: ignore[union-attr, arg-type]
+    elif initialization == "normal" and isinstance(module, (nn.Linear, nn.Embedding)):
+        with torch.no_grad():
+            init.normal_(module.weight, std=model.config.initializer_range)  # type: ignore[union-attr, arg-type]
+            _reset_biases(module)
 
 
 @torch.no_grad()
@@ -108,14 +110,6 @@ def raise_forget_bias(controller: LSTMController, bias: float) -> None:
         raised = parameter.clone()
         raised[size : 2 * size] += bias
         copy_(parameter, raised)
-
-
-@torch.no_grad()
-def draw_normal(module: nn.Module, deviation: float) -> None:
-    """Initialise a linear layer or embeddings; see `draw_weights`."""
-    if isinstance(module, (nn.Linear, nn.Embedding)):
-        init.normal_(module.weight, std=deviation)
-        _reset_biases(module)
 
 
 @torch.no_grad()

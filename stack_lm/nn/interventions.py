@@ -171,8 +171,7 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
     def _replaced(self, actions: Any, steps: Tensor | None = None) -> Any:
         """Replace actions with those of the intervention, for one step of each sequence or, with None, for all steps.
 
-        Raises:
-            ValueError: if actions are given for fewer steps, or for another number of sequences.
+        Actions for fewer steps, or for another number of sequences, are torch's error.
         """
         replaced = {}
         for name, (given, of_steps) in self._given.items():
@@ -180,11 +179,7 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
             if of_steps and steps is None:
                 given = given.flatten(0, 1)
             elif of_steps and steps is not None and len(given) == len(steps):
-                if int(steps.max()) >= given.shape[1]:
-                    raise ValueError(f"{name} is given for {given.shape[1]} steps; there are more")
                 given = given[torch.arange(len(steps), device=given.device), steps.to(given.device)]
-            if of_steps and given.shape != emitted.shape:
-                raise ValueError(f"{name} is given as {list(given.shape)}; the steps are {list(emitted.shape)}")
             replaced[name] = given.to(emitted).expand_as(emitted)
         return actions._replace(**replaced)
 

@@ -232,9 +232,6 @@ class StackRNN(nn.Module):
         states = []
         for k, (empty, given) in enumerate(zip(first, memories, strict=True)):
             state = empty if given is None else given
-            expected, kind = type(empty.memory), type(getattr(state, "memory", state))
-            if kind is not expected:
-                raise ValueError(f"the memory of layer {k} has a {expected.__name__}; that of hx is a {kind.__name__}")
             controller = tuple(part[k].view(batch_size, 1, self.hidden_size) for part in parts[:n_torch])
             states.append(CellState(controller, state.memory, state.reading))
         return states

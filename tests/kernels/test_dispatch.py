@@ -215,10 +215,3 @@ def test_warmup(arguments, capsys, monkeypatch):
     result = json.loads(capsys.readouterr().out)
     assert result["backend"] == ("reference" if arguments else "numba")
     assert set(result["seconds"]) == {"float32", "float64"}
-
-
-def test_warmup_on_a_device_that_is_not_there(capsys):
-    assert main(["warmup", "--device", "nowhere"]) == 2
-    error = capsys.readouterr().err
-    assert "nowhere" in error
-    assert error.count("\n") == 1

@@ -115,11 +115,3 @@ def test_an_altered_cell_runs_in_the_reference(memory, name):
         cell.scan_backend = backend
         with pytest.raises(ValueError, match=f"scan_backend='{backend}', as set, cannot run this: .*{reason}"):
             cell.scan(inputs)
-
-
-def test_a_hook_that_is_removed_is_no_obstacle():
-    cell = make_cell()
-    hook = cell.controls.projection.register_forward_hook(double)
-    assert "has hooks" in explain_backend(cell)
-    hook.remove()
-    assert explain_backend(cell) == "numba: the fastest on cpu"

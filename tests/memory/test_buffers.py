@@ -44,13 +44,6 @@ def test_read_off_is_dequeuing_again_and_again(strengths, length):
     torch.testing.assert_close(read_off(numbered(strengths), length), torch.stack(expected, dim=1))
 
 
-@given(STRENGTHS, st.integers(0, 3))
-@settings(max_examples=100, deadline=None)
-def test_a_delay_loses_the_first_positions(strengths, delay):
-    whole = read_off(numbered(strengths), 10 + delay)
-    torch.testing.assert_close(read_off(numbered(strengths), 10, delay), whole[:, delay:])
-
-
 @given(STRENGTHS)
 @settings(max_examples=100, deadline=None)
 def test_a_read_off_loses_and_invents_nothing(strengths):
@@ -93,7 +86,3 @@ def test_gradcheck():
     pop = torch.rand(2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda v, s: read_off(StackState(v, s), 4), (values, strengths))
     assert torch.autograd.gradcheck(lambda v, s, p: dequeue(StackState(v, s), p)[1], (values, strengths, pop))
-
-
-def test_half_precision_keeps_strengths_exact():
-    assert input_buffer(torch.zeros(1, 3, 2, dtype=torch.bfloat16)).strengths.dtype == torch.float32

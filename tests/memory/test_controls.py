@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stack_lm.memory import make_memory
 from stack_lm.memory.controls import Controls
-from stack_lm.memory.emission import ExpectedValue, Fixed, OperationChoice, Sigmoid, make_control
+from stack_lm.memory.emission import ExpectedValue, OperationChoice, Sigmoid, make_control
 
 
 def controls(**fields):
@@ -27,12 +27,6 @@ def test_expected_value_is_the_mean_of_the_support():
 def test_expected_value_over_zero_and_one_is_a_sigmoid():
     logits = torch.stack((torch.zeros(5), torch.linspace(-3, 3, 5)), dim=-1)
     torch.testing.assert_close(ExpectedValue(1).emit(logits)[0], Sigmoid().emit(logits[:, 1:])[0])
-
-
-def test_fixed_has_no_parameters():
-    strength, distribution = Fixed(1.5).emit(torch.empty(3, 0))
-    assert strength.tolist() == [1.5] * 3
-    assert distribution is None
 
 
 @pytest.mark.parametrize(
@@ -95,24 +89,6 @@ def test_the_papers_biases_of_one_are_exact():
         assert torch.tensor(make_control("sigmoid", 1, strength).initial_bias()).tolist() == [bias]
 
 
-def test_both_ends_of_a_deque_start_alike():
-    module = controls(memory="deque", pop_control="sigmoid", pop_strength_init=0.26894142)
-    assert module.projection.bias[6 + 8 : 6 + 8 + 2].tolist() == [-1.0, -1.0]
-
-
-def test_no_memory_has_no_projection():
-    module = controls(memory="none")
-    assert list(module.parameters()) == []
-    assert module(torch.randn(2, 7)) == (module.memory.action_type(), {})
-
-
-def test_strengths_are_float32_for_bfloat16_hidden_states():
-    module = controls().to(torch.bfloat16)
-    emitted, _ = module(torch.randn(2, 7, dtype=torch.bfloat16))
-    assert emitted.push_strength.dtype == torch.float32
-    assert emitted.push_value.dtype == torch.bfloat16
-
-
 # --- choices
 
 
@@ -150,16 +126,6 @@ def test_argmax_in_evaluation():
     choice = OperationChoice("softmax", shape=(1, 3), evaluation_argmax=True)
     assert torch.equal(choice(logits), logits.softmax(-1))  # not while training
     assert choice.eval()(logits).tolist() == [[[0.0, 1.0, 0.0]]]
-
-
-def test_choices_are_emitted_beside_values():
-    module = controls(memory="superposition", num_stacks=2, no_op=True)
-    hidden = torch.randn(2, 7)
-    emitted, reported = module(hidden)
-    logits = module.projection(hidden)
-    torch.testing.assert_close(emitted.push_value, logits[:, :6].sigmoid())
-    torch.testing.assert_close(emitted.operation, logits[:, 6:].view(2, 2, 3).softmax(-1))
-    assert set(reported) == {"operation"}
 
 
 def test_the_temperature_is_saved_with_the_weights():

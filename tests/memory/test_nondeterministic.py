@@ -11,7 +11,7 @@ from conftest import tiny_config
 
 from stack_lm import MemoryLayer, StackRNNForCausalLM
 from stack_lm.core.errors import InputError
-from stack_lm.memory import NondeterministicStack, leaves, make_memory, map_tensors, room
+from stack_lm.memory import NondeterministicStack, make_memory, map_tensors, room
 from stack_lm.memory.nondeterministic import ZERO
 
 BOTTOMS = ("open", "fixed")
@@ -156,25 +156,6 @@ def test_the_numbers_of_runs(sizes, options, expected):
     torch.testing.assert_close(run(memory, moves)[0][0], readings)
 
 
-def test_the_numbers_of_runs_that_leave_the_bottom_alone():
-    """Motzkin numbers, as shares of all runs."""
-    memory = NondeterministicStack(1, 1)
-    moves = [memory.action_type(*map(torch.zeros_like, step)) for step in random_moves(memory, 7)]
-    _, state = run(memory, moves)
-    _, totals = explicit(memory, moves)
-    shares = state.under[0, 0, :, 0, 0].exp() * torch.tensor(totals, dtype=torch.float64)
-    assert shares.tolist() == pytest.approx([1, 1, 2, 4, 9, 21, 51, 127])
-
-
-@pytest.mark.parametrize("options", [{}, {"window": 4}, {"bottom": "fixed"}], ids=str)
-def test_vectors_of_ones_read_as_symbols(options):
-    plain, vectors = NondeterministicStack(2, 3, **options), NondeterministicStack(2, 3, 1, **options)
-    moves = random_moves(plain, 8, batch_size=2)
-    ones = torch.ones(2, 1, dtype=torch.float64)
-    found, _ = run(vectors, [vectors.action_type(*step, ones) for step in moves])
-    torch.testing.assert_close(found, run(plain, moves)[0], rtol=1e-12, atol=1e-12)
-
-
 def test_a_number_added_to_all_weights_of_a_step_changes_nothing():
     memory = NondeterministicStack(2, 2, 1)
     moves = random_moves(memory, 7)
@@ -255,14 +236,6 @@ def test_the_state_forgets_times_of_no_sequence():
     step = random_moves(memory, 1, batch_size=2)[0]
     torch.testing.assert_close(memory.step(small, step)[1], memory.step(state, step)[1])
     assert memory.compact(run(memory, moves)[1], 10).under.shape[1] == 7
-
-
-def test_a_reset_in_half_precision_keeps_the_types():
-    cell = StackRNNForCausalLM(tiny_config(memory="nondeterministic")).model.cell.to(torch.bfloat16)
-    inputs = torch.randn(2, 3, 5, dtype=torch.bfloat16)
-    state = cell.reset(cell.scan(inputs).state, torch.tensor([True, False]))
-    assert [part.dtype for part in leaves(state)] == [part.dtype for part in leaves(cell.initial_state(2))]
-    cell.scan(inputs, state)
 
 
 @pytest.mark.parametrize(

@@ -12,27 +12,19 @@ from hypothesis import strategies as st
 
 from stack_lm import (
     MemoryLayer,
-    ModelScorer,
-    StackAttention,
-    StackRNN,
     StackRNNCell,
     StackRNNConfig,
     StackRNNForCausalLM,
-    train_word_tokenizer,
 )
 from stack_lm.core.checks import Integer
 from stack_lm.memory import (
-    Choice,
-    Memory,
     NeuralStack,
     Setting,
-    Strength,
-    control_settings,
     memory_class,
     memory_names,
     register_memory,
 )
-from stack_lm.memory.base import MEMORIES, accurate
+from stack_lm.memory.base import MEMORIES
 from stack_lm.testing import MODEL_CHECKS, check_memory
 
 SOURCE = Path(__file__).with_name("registers.py")
@@ -115,14 +107,6 @@ def test_a_strength_of_its_own_is_reported(control):
         assert control == "sigmoid" or (strength[mask] == 0.5).all()
 
 
-def test_a_strength_of_its_own_is_in_the_trace():
-    tokenizer = train_word_tokenizer([(["a", "dog", "barks"], None)])
-    model = StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), decay_control="expected_value", **FIELDS))
-    (trace,) = ModelScorer(model, tokenizer).trace([["a", "dog", "barks"]])
-    assert {"decay_strength", "norm"} <= set(trace.signals)
-    assert trace.distributions["decay_distribution"].shape == (3, 4)
-
-
 def test_settings_of_its_own_are_saved(tmp_path):
     config = tiny_config(decay_control="expected_value", max_decay=5, decay_strength_init=2.5, **FIELDS)
     model = StackRNNForCausalLM(config)
@@ -133,22 +117,6 @@ def test_settings_of_its_own_are_saved(tmp_path):
     assert (loaded.config.max_decay, loaded.config.decay_strength_init) == (5, 2.5)
     ids = torch.randint(1, 23, (2, 4))
     assert torch.equal(loaded(ids).logits, model(ids).logits)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"decay_control": "hard"}, "decay_control must be one of 'sigmoid', 'expected_value' or .*; got 'hard'"),
-        (
-            {"decay_control": 1.0, "decay_strength_init": 2.0},
-            "decay_strength_init=2.0 does not go with decay_control=1.0",
-        ),
-        ({"decay_contrl": 1.0}, "StackRNNConfig has no field 'decay_contrl'.*did you mean 'decay_control'"),
-    ],
-)
-def test_settings_of_its_own_are_checked(fields, message):
-    with pytest.raises(ValueError, match=message):
-        tiny_config(**fields, **FIELDS)
 
 
 def test_a_new_setting_declares_its_values():
@@ -165,84 +133,6 @@ def test_a_new_setting_declares_its_values():
         MemoryLayer(7, "leaky", memory_size=0)
     with pytest.raises(ValueError, match="StackRNNConfig has no field 'cells'"):
         tiny_config(cells=3)
-
-
-class CounterState(NamedTuple):
-    """Float32 numbers, whatever the type of the model."""
-
-    counts: torch.Tensor
-
-
-class CounterActions(NamedTuple):
-    """Which counter to increment."""
-
-    which: torch.Tensor
-
-
-class Counters(Memory):
-    """Counts, and reads all counts: it has no vectors whose type is the model's."""
-
-    settings = {  # noqa: RUF012
-        "operation_control": "softmax",
-        "temperature": 1.0,
-        "evaluation_noise": False,
-        "evaluation_argmax": False,
-    }
-    action_type, state_type = CounterActions, CounterState
-    reading_size, actions = 2, (Choice("which", ("left", "right")),)
-
-    @classmethod
-    def from_config(cls, config):
-        return cls()
-
-    def initial_state(self, batch_size, length=None, **where):
-        return CounterState(torch.zeros(batch_size, 2, **accurate(where)))
-
-    def update(self, state, actions):
-        counts = state.counts + actions.which.squeeze(1)
-        return CounterState(counts), torch.tanh(counts)
-
-    def hold(self, active, new, old):
-        return CounterState(torch.where(active.unsqueeze(-1), new.counts, old.counts))
-
-
-@pytest.mark.usefixtures("registries")
-def test_a_memory_of_float32_numbers_runs_in_half_precision():
-    register_memory("counters")(Counters)
-    check_memory("counters")
-    hidden = torch.randn(2, 3, 5, dtype=torch.bfloat16)
-    for module in (MemoryLayer(5, memory="counters"), StackAttention(5, memory="counters")):
-        assert module.bfloat16()(hidden)[0].dtype == torch.bfloat16
-    assert StackRNN(5, 4, memory="counters").bfloat16()(hidden)[0].dtype == torch.bfloat16
-
-
-@pytest.mark.usefixtures("registries")
-def test_a_measure_with_the_name_of_an_action_breaks_a_rule():
-    class Measuring(Counters):
-        """Measures under the name of its action."""
-
-        def measure(self, state):
-            return {"which": state.counts[:, 0]}
-
-    register_memory("measuring")(Measuring)
-    with pytest.raises(AssertionError, match="'which' is an action, which the measure would replace"):
-        check_memory("measuring")
-
-
-def test_a_strength_without_settings_is_refused():
-    @register_memory("fading")
-    class Fading(NeuralStack):
-        """Forgets to declare what the strength of its own is emitted by."""
-
-        def __init__(self, size):
-            super().__init__(size)
-            self.actions = (*self.actions, Strength("decay"))
-            self.action_type = NamedTuple("Actions", [(field.name, torch.Tensor) for field in self.actions])
-
-    with pytest.raises(ValueError, match="has an action 'decay_strength', but no setting 'decay_control' for it"):
-        StackRNNConfig(memory="fading")
-    Fading.settings = NeuralStack.settings | control_settings("decay", 1.0)
-    assert StackRNNConfig(memory="fading").decay_control == 1.0
 
 
 @pytest.mark.parametrize(

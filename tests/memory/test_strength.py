@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack_lm.memory import DequeActions, NeuralDeque, NeuralQueue, NeuralStack, StackActions, StackState
+from stack_lm.memory import DequeActions, NeuralDeque, NeuralQueue, NeuralStack, StackActions
 
 STRENGTHS = st.floats(0, 3, width=32).map(lambda x: round(x, 3))
 STEPS = st.lists(st.tuples(STRENGTHS, STRENGTHS, STRENGTHS), min_size=1, max_size=12)
@@ -214,30 +214,6 @@ def test_ties_of_a_queue_follow_the_same_rule_from_the_other_end():
     assert gradients(1.0, 0.5, 3.0, memory=queue)[1] == [-1.0]
 
 
-def test_an_element_pushed_with_strength_zero_still_gets_a_gradient_from_its_own_reading():
-    assert gradients(0.0, 0.0, 1.0) == [[0.0, 0.0, 4.0], [0.0], [0.0]]
-
-
-def test_strengths_stay_float32_beside_bfloat16_values():
-    state = NeuralStack(2).initial_state(1, dtype=torch.bfloat16)
-    assert state.values.dtype == torch.bfloat16
-    assert state.strengths.dtype == torch.float32
-
-
-def test_reading_an_empty_stack_gives_zeros():
-    memory = NeuralStack(2)
-    state, reading = memory.step(memory.initial_state(1, dtype=torch.float64), actions([1, 1], 0.0, 2.0, 2.0))
-    assert reading.tolist() == [[0.0, 0.0]]
-    assert isinstance(state, StackState)
-
-
-def test_negative_strengths_in_a_state_are_refused():
-    memory = NeuralStack(1)
-    state = StackState(torch.ones(1, 2, 1), torch.tensor([[1.0, -0.5]]))
-    with pytest.raises(ValueError, match=r"state.strengths must be at least 0; got -0.5"):
-        memory.step(state, actions([1.0], 1.0, 0.0, 1.0, dtype=torch.float32))
-
-
 @pytest.mark.parametrize("memory", [NeuralStack(1), NeuralQueue(1), NeuralDeque(1)], ids=lambda memory: memory.name)
 @pytest.mark.parametrize("most", [0.2, 1.0], ids=["growing", "balanced"])
 def test_the_measure_of_a_sequence_is_the_sum_of_its_elements(memory, most):
@@ -255,8 +231,3 @@ def test_the_measure_of_a_sequence_is_the_sum_of_its_elements(memory, most):
     measured = memory.measure_over(first, actions._asdict())["total_strength"]
     assert measured.dtype == torch.float32
     torch.testing.assert_close(measured.double(), torch.stack(totals, 1), rtol=6e-8, atol=3e-6)
-
-
-def test_elements_have_at_least_one_number():
-    with pytest.raises(ValueError, match="the size of push_value must be at least 1; got 0"):
-        NeuralStack(0)

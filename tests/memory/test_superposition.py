@@ -5,7 +5,6 @@ import torch
 from conftest import tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from stack_lm.memory import BabyNTM, ChoiceActions, MultipopSuperpositionStack, SuperpositionStack, make_memory
 from stack_lm.memory.mixing import Mixture, mix, mix_reference
@@ -233,43 +232,6 @@ def test_mix_can_be_differentiated_twice(name):
     assert found.abs().max() > 0.1
 
 
-class CountOperations(TorchDispatchMode):
-    """Counts what torch is asked to compute; views are free."""
-
-    def __init__(self):
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        views = ("view", "slice", "select", "as_strided", "detach", "alias", "unsqueeze", "expand", "transpose", "t")
-        self.count += function.overloadpacket.__name__ not in views
-        return function(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize(
-    ("make", "most"),
-    [
-        (lambda n: SuperpositionStack(2, depth=n, overflow="truncate"), 12),
-        (lambda n: MultipopSuperpositionStack(2, depth=n, overflow="truncate"), 15),
-        (lambda n: BabyNTM(2, cells=n), 13),
-    ],
-    ids=["superposition", "multipop", "baby_ntm"],
-)
-def test_a_step_is_a_handful_of_operations_at_any_depth(make, most):
-    counts = set()
-    for n_cells in (5, 104):
-        memory = make(n_cells)
-        state = memory.initial_state(3)
-        shape = (*state.cells.shape[:-2], n_cells, state.cells.shape[-1])
-        state = state._replace(cells=torch.rand(shape))
-        value, choice = (torch.rand(3, *field.shape) for field in memory.actions)
-        with CountOperations() as operations:
-            memory.update(state, ChoiceActions(value, choice))
-        counts.add(operations.count)
-    assert len(counts) == 1
-    assert counts.pop() <= most
-
-
 def test_stacks_side_by_side_are_independent():
     both, one = SuperpositionStack(2, stacks=2), SuperpositionStack(2)
     state = both.initial_state(1, dtype=torch.float64)
@@ -284,29 +246,6 @@ def test_stacks_side_by_side_are_independent():
             alone[i], single = one.step(alone[i], step)
             readings.append(single)
         torch.testing.assert_close(reading, torch.cat(readings, dim=1))
-
-
-def test_cells_stay_float32_beside_bfloat16_values():
-    for memory in (SuperpositionStack(2), BabyNTM(2, 3)):
-        state = memory.initial_state(1, dtype=torch.bfloat16)
-        weights = torch.ones(1, *memory.actions[1].shape) / memory.actions[1].shape[1]
-        state, reading = memory.step(state, ChoiceActions(torch.ones(1, 2, dtype=torch.bfloat16), weights))
-        assert state.cells.dtype == torch.float32
-        assert reading.dtype == torch.bfloat16
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"memory_depth": 2, "read_depth": 3}, "read_depth=3 does not go with memory_depth=2, which is less"),
-        ({"memory_overflow": "truncate"}, "memory_overflow='truncate' needs a memory_depth"),
-        ({"temperature": 0.5}, "temperature=0.5 does not go with operation_control='softmax'"),
-        ({"evaluation_noise": True}, "evaluation_noise=True needs operation_control='gumbel_softmax'; got 'softmax'"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        tiny_config(**({"memory": "superposition"} | fields))
 
 
 def test_settings_reach_the_memory():

@@ -164,14 +164,6 @@ def test_a_sequence_without_a_run_is_an_error():
     assert len(best_runs(memory, memory.action_type(*both), [5, 3])) == 2
 
 
-def test_no_steps_and_no_sequences():
-    memory = NondeterministicStack(2, 3)
-    (run,) = best_runs(memory, random_weights(memory, 0))
-    assert run.weight == 0
-    assert run.moves.shape == np.shape(run.depths) == (0,)
-    assert best_runs(memory, random_weights(memory, 4, batch_size=0)) == []
-
-
 @settings(deadline=None, max_examples=30)
 @given(st.integers(1, 9), st.integers(0, 2**20))
 def test_the_tree_of_its_depths_has_every_span(steps, seed):

@@ -144,10 +144,3 @@ def test_an_exchanged_control_is_noticed():
     torch._dynamo.reset()
     with pytest.raises(Exception, match="scan_backend='numba', as set, cannot run this under torch.compile"):
         compiled(model)(IDS)
-
-
-def test_a_second_derivative_is_refused():
-    layer = compiled(MemoryLayer(5, memory_size=3))
-    inputs = torch.randn(1, 3, 5, requires_grad=True)
-    with pytest.raises(RuntimeError):
-        torch.autograd.grad(layer(inputs)[0].sum(), inputs, create_graph=True)[0].sum().backward()

@@ -15,15 +15,10 @@ REFUSED = [
         "hard",
         r"push_control must be one of 'sigmoid', 'expected_value' or a finite number of at least 0",
     ),
-    ("read_control", float("nan"), r"read_control must be .*; got nan"),
-    ("pop_control", True, r"pop_control must be .*; got True"),
-    ("hidden_size", "100", r"hidden_size must be an integer of at least 1; got '100'"),
     ("max_pop", 0, r"max_pop must be an integer of at least 1; got 0"),
     ("push_value_activation", "relu", r"push_value_activation must be one of 'tanh', 'sigmoid', .*; got 'relu'"),
     ("pop_strength_init", "low", r"pop_strength_init must be a finite number or None; got 'low'"),
     ("embedding_dropout", 1.0, r"embedding_dropout must be a finite number of at least 0 and below 1; got 1.0"),
-    ("learn_initial_state", 1, r"learn_initial_state must be True or False; got 1"),
-    ("pad_token_id", -1, r"pad_token_id must be an integer of at least 0 or None; got -1"),
     ("eos_token_id", [2, "x"], r"eos_token_id\[1\] must be an integer of at least 0; got 'x'"),
 ]
 
@@ -44,7 +39,6 @@ def test_unknown_fields_are_refused():
 
 PAIRS = [
     ({"tie_word_embeddings": True}, "tie_word_embeddings needs embedding_size to be .*; got 5 and 7"),
-    ({"tie_word_embeddings": True, "output_size": 4}, "tie_word_embeddings needs embedding_size to be .*; got 5 and 4"),
     ({"input_encoding": "one_hot"}, "embedding_size must be 23 with input_encoding='one_hot'.*; got 5"),
     ({"input_encoding": "one_hot", "embedding_size": None, "tie_word_embeddings": True}, "needs input embeddings"),
     (
@@ -52,15 +46,12 @@ PAIRS = [
         "forget_bias needs controller='lstm' and bias=True; got 'gru' and True",
     ),
     ({"controller": "linear", "learn_initial_state": True}, "learn_initial_state needs a recurrent controller"),
-    ({"controller": "direct", "reading_entry": "hidden_state"}, "reading_entry='hidden_state' needs a recurrent"),
     (
         {"memory": "queue", "reading_exit": "output"},
         "reading_exit='output' needs a memory with an exit, .*; got 'queue'",
     ),
-    ({"controller": "direct", "num_layers": 2}, "num_layers must be 1 with controller='direct'"),
     ({"controller": "direct", "hidden_size": 7}, "hidden_size must be 8 with controller='direct'; got 7"),
     ({"pop_control": 1.0, "pop_strength_init": 0.5}, "pop_strength_init=0.5 does not go with pop_control=1.0"),
-    ({"bias": False, "push_strength_init": 1.0}, "push_strength_init=1.0 needs bias=True; got bias=False"),
     ({"push_strength_init": 3.0}, "push_strength_init must be above 0 and below max_push=3, the range of .*; got 3.0"),
     ({"memory": "queue", "num_stacks": 2}, "num_stacks=2 does not go with memory='queue', which has no such"),
 ]
@@ -77,11 +68,6 @@ def test_pairs_are_refused_when_a_model_is_made_of_a_changed_configuration():
     config.memory = "superposition"
     with pytest.raises(ValueError, match="max_pop=3 does not go with memory='superposition', which has no such"):
         StackRNNForCausalLM(config)
-
-
-def test_the_direct_controller_decides_its_size():
-    config = StackRNNConfig(controller="direct", embedding_size=5, memory="deque", memory_size=3)
-    assert config.hidden_size == 5 + 6
 
 
 def test_the_memory_decides_what_is_left_open():
@@ -136,11 +122,3 @@ def test_transformers_names():
     config = tiny_config(num_layers=3)
     assert config.num_hidden_layers == 3
     assert StackRNNConfig(num_hidden_layers=2).num_layers == 2
-
-
-def test_a_config_of_an_unknown_memory_does_not_load(tmp_path):
-    tiny_config().save_pretrained(tmp_path)
-    path = tmp_path / "config.json"
-    path.write_text(path.read_text().replace('"stack"', '"heap"'))
-    with pytest.raises(ValueError, match="got 'heap'"):
-        AutoConfig.from_pretrained(tmp_path)

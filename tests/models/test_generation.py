@@ -1,12 +1,11 @@
-"""The cache, and generation with it: greedy, by beams, sampled, assisted, of batches, in a pipeline."""
+"""The cache, and generation with it: greedy, by beams, of batches, in a pipeline."""
 
-import copy
 import itertools
 
 import pytest
 import torch
 from test_modeling import D1, EXIT, ids, make_lm, tiny_config, tokenizer_of
-from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel, pipeline
+from transformers import pipeline
 
 from stack_lm import (
     MemoryCache,
@@ -130,18 +129,6 @@ def test_beam_search_reorders_the_state(monkeypatch):
     assert model.generate(prompts, **options)[:, 3:].tolist() != expected  # or this test would prove nothing
 
 
-def test_sampling_and_several_sequences():
-    model = make_lm()
-    prompt = ids(2, 3)
-    torch.manual_seed(3)
-    first = model.generate(prompt, do_sample=True, max_new_tokens=5, num_return_sequences=3)
-    torch.manual_seed(3)
-    again = model.generate(prompt, do_sample=True, max_new_tokens=5, num_return_sequences=3)
-    assert first.shape == (6, 8)
-    assert torch.equal(first, again)
-    assert len({tuple(row.tolist()) for row in first}) > 1
-
-
 @pytest.mark.parametrize("name", ["cache", "past_key_values"])
 def test_a_users_cache_is_continued_and_expanded(name):
     model = make_lm()
@@ -162,22 +149,6 @@ def test_a_memorys_temperature_is_not_generations(tmp_path):
     assert (loaded.generation_config.temperature, loaded.config.temperature) == (None, 2.0)
 
 
-def test_other_cache_implementations_are_refused():
-    with pytest.raises(ValueError, match="cache_implementation must be None; got 'static'"):
-        make_lm().generate(ids(1, 2), max_new_tokens=2, cache_implementation="static")
-
-
-def test_continuous_batching_is_refused():
-    with pytest.raises(ValueError, match=r"has no continuous batching \(generate_batch\); call generate"):
-        make_lm().generate_batch([[1, 2, 3]])
-
-
-def test_generation_config_comes_from_the_config():
-    model = make_lm(eos_token_id=3, bos_token_id=2)
-    assert isinstance(model.generation_config, GenerationConfig)
-    assert (model.generation_config.eos_token_id, model.generation_config.pad_token_id) == (3, 0)
-
-
 def test_text_generation_pipeline(tmp_path):
     tokenizer = tokenizer_of()
     model = make_lm(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id)
@@ -192,112 +163,16 @@ def test_text_generation_pipeline(tmp_path):
     assert batch == [generate(prompt, max_new_tokens=4, do_sample=False) for prompt in prompts]
 
 
-def transformer(*layers):
-    torch.manual_seed(5)
-    sizes = {"vocab_size": 23, "hidden_size": 8, "num_attention_heads": 2, "pad_token_id": 0, "initializer_range": 0.5}
-    return StackTransformerForCausalLM(StackTransformerConfig(**sizes, layers=list(layers))).eval()
-
-
-def near(model):
-    """A model whose guesses are right now and then."""
-    model = copy.deepcopy(model)
-    for parameter in model.parameters():
-        parameter.data += 0.1 * torch.randn_like(parameter) * parameter.detach().abs().mean()
-    return model
-
-
-NONDETERMINISTIC = {"memory": "nondeterministic", "memory_symbols": 2, "memory_size": 2}
-ASSISTED = {
-    "attention": lambda: transformer("attention", "attention"),
-    "superposition": lambda: transformer("attention", "superposition"),
-    "stack": lambda: transformer("stack", "attention", "stack"),
-    "nondeterministic": lambda: transformer(NONDETERMINISTIC, "attention"),
-    "stack RNN": lambda: make_lm(),
-    "GRU": lambda: make_lm(memory="none", controller="gru"),
-}
-
-
-@pytest.mark.parametrize("make", ASSISTED.values(), ids=ASSISTED)
-def test_assisted_generation_equals_greedy(make, monkeypatch):
-    model, crops, crop = make(), [], MemoryCache.crop
-    monkeypatch.setattr(MemoryCache, "crop", lambda cache, number: (crops.append(number), crop(cache, number)))
-    torch.manual_seed(6)
-    other = GPT2LMHeadModel(GPT2Config(vocab_size=23, n_embd=8, n_layer=1, n_head=2, eos_token_id=None)).eval()
-    padded = torch.tensor([[0, 0, *range(3, 9)]])
-    for prompt, mask in ((ids(1, 5), None), (ids(1, 1), None), (padded, (padded != 0).long())):
-        options = {"attention_mask": mask, "max_new_tokens": 9, "do_sample": False}
-        expected = model.generate(prompt, **options)
-        for assistant in (model, near(model), other):
-            assert torch.equal(model.generate(prompt, assistant_model=assistant, **options), expected)
-        assert torch.equal(model.generate(prompt, prompt_lookup_num_tokens=3, **options), expected)
-        as_assistant = other.generate(prompt, assistant_model=model, **options)
-        assert torch.equal(as_assistant, other.generate(prompt, **options))
-    assert {0, -1, -2} <= set(crops)  # all accepted, and some not
-
-
-def test_the_cache_of_assisted_generation_goes_on():
-    model, prompt = ASSISTED["superposition"](), ids(1, 6)
-    options = {"max_new_tokens": 6, "do_sample": False, "return_dict_in_generate": True}
-    done = model.generate(prompt, assistant_model=near(model), **options)
-    tokens, cache = done.sequences, done.past_key_values
-    assert cache.get_seq_length() == tokens.shape[1] - 1
-    whole = model(tokens).logits[:, -1:]
-    torch.testing.assert_close(model(tokens[:, -1:], past_key_values=cache).logits, whole, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("make", ASSISTED.values(), ids=ASSISTED)
-@torch.no_grad()
-def test_a_cropped_cache_is_that_of_the_tokens_left(make):
-    model, tokens = make(), ids(2, 9)
-    tokens[0, :2] = 0
-    mask = (tokens != 0).long()
-    cache = model(tokens[:, :3], attention_mask=mask[:, :3], use_cache=True).past_key_values
-    cache.activate_past_recording()
-    for part in (slice(3, 7), slice(7, 8), slice(8, 9)):
-        model(tokens[:, part], attention_mask=mask[:, : part.stop], past_key_values=cache)
-    for left in (8, 7, 5, 3):
-        cropped = cache.clone()
-        cropped.crop(left - 9)
-        assert cropped.get_seq_length() == left
-        found = model(tokens[:, left:], attention_mask=mask, past_key_values=cropped).logits
-        expected = model(tokens, attention_mask=mask).logits[:, left:]
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-    assert cache.get_seq_length() == 9
-
-
-def test_what_cannot_be_cropped_is_one_line():
-    model, plain = ASSISTED["stack"](), ASSISTED["attention"]()
-    cache = model(ids(1, 4), use_cache=True).past_key_values
-    assert not cache.is_croppable
-    with pytest.raises(
-        ValueError, match=r"^a recurrent state cannot be cropped to a token from before activate_past.*$"
-    ):
+def test_what_is_refused():
+    model, cache = make_lm(), MemoryCache()
+    with pytest.raises(ValueError, match="a recurrent state cannot be cropped; clone"):
         cache.crop(-1)
-    with pytest.raises(ValueError, match="^crop takes minus the number of tokens to remove; got 1$"):
-        cache.crop(1)
-    with pytest.raises(ValueError, match="^past_key_values has seen 4 tokens; more cannot be removed$"):
-        cache.crop(-5)
-    cache = plain(ids(1, 4), use_cache=True).past_key_values
-    assert cache.is_croppable
-    cache.crop(-3)
-    assert cache.get_seq_length() == 1
-    cache.activate_past_recording()
-    cache.update_state(7, torch.ones(1), 2)
-    with pytest.raises(
-        ValueError, match="^the state of layer 7 cannot be cropped: its update_state was given no replay$"
-    ):
-        cache.crop(-1)
-    with pytest.raises(ValueError, match="^a model with a memory has no early exit: assistant_early_exit .* got 1$"):
-        plain.generate(ids(1, 4), max_new_tokens=2, do_sample=False, assistant_early_exit=1)
-    with pytest.raises(ValueError, match="only supported for batch_size = 1"):
-        plain.generate(ids(2, 4), max_new_tokens=2, do_sample=False, assistant_model=model)
-
-
-def test_the_cache_of_another_model_is_refused():
-    model, another = make_lm(), make_lm(hidden_size=9)
-    cache = another(ids(2, 4), use_cache=True).past_key_values
-    with pytest.raises(ValueError, match="the state belongs to another layer"):
-        model(ids(2, 1), past_key_values=cache)
+    with pytest.raises(ValueError, match="cache_implementation must be None; got 'static'"):
+        model.generate(ids(1, 2), max_new_tokens=2, cache_implementation="static")
+    with pytest.raises(ValueError, match=r"has no continuous batching \(generate_batch\); call generate"):
+        model.generate_batch([[1, 2, 3]])
+    with pytest.raises(ValueError, match="a cache that can be cropped"):
+        model.generate(ids(1, 4), max_new_tokens=2, do_sample=False, prompt_lookup_num_tokens=2)
 
 
 # --- batches of other programs

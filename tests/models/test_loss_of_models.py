@@ -169,14 +169,6 @@ def test_a_changed_head_is_called(change):
         model(ids, labels=labels, skip_logits=True)
 
 
-def test_skipping_needs_labels_and_all_steps():
-    model, ids, labels = make_model()
-    with pytest.raises(ValueError, match="there are no labels"):
-        model(ids, skip_logits=True)
-    with pytest.raises(ValueError, match="logits_to_keep asks for logits"):
-        model(ids, labels=labels, logits_to_keep=1, skip_logits=True)
-
-
 def test_loss_dtype():
     model, ids, labels = make_model()
     model = model.float()
@@ -214,48 +206,6 @@ def test_softmax_samples():
     model.eval()
     with pytest.raises(ValueError, match="softmax_samples=3 cannot be used: logits are computed; skip_logits=True"):
         model(ids, labels=labels, softmax_samples=3)
-
-
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # torch's own
-def test_softmax_samples_under_compile():
-    model, ids, labels = make_model()
-    torch.manual_seed(0)
-    expected = model(ids, labels=labels, softmax_samples=3).loss
-    compiled = torch.compile(model, backend="eager")
-    torch.manual_seed(0)
-    assert_same(compiled(ids, labels=labels, softmax_samples=3).loss, expected)
-
-
-def test_resized_embeddings():
-    model, ids, labels = make_model()
-    model.resize_token_embeddings(31, mean_resizing=False)
-    labels[1, 2] = 30
-    assert_same(
-        model(ids, labels=labels).loss.float(),
-        model(ids, labels=labels, skip_logits=False).loss,
-        rtol=1e-6,
-    )
-
-
-def test_activation_checkpointing():
-    model, ids, labels = make_model()
-    expected = loss_and_gradients(model, ids, labels=labels)
-    model.activation_checkpointing_enable({"use_reentrant": False})
-    actual = loss_and_gradients(model, ids, labels=labels)
-    assert actual[0].logits is None
-    assert_same((actual[0].loss, actual[1]), (expected[0].loss, expected[1]))
-
-
-def test_bfloat16_autocast():
-    model, ids, labels = make_model()
-    model = model.float()
-    expected = loss_and_gradients(model, ids, labels=labels)
-    with torch.autocast("cpu", torch.bfloat16):
-        actual = loss_and_gradients(model, ids, labels=labels)
-    assert actual[0].loss.dtype == torch.float32
-    torch.testing.assert_close(actual[0].loss, expected[0].loss, rtol=2e-2, atol=0)
-    head = "lm_head.weight"
-    assert (actual[1][head] - expected[1][head]).norm() < 0.05 * expected[1][head].norm()
 
 
 def test_trainer_trains_without_logits_and_evaluates_with_them(tmp_path):

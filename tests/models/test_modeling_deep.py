@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import run, run_json, train_small
+from conftest import train_small
 from torch import nn
 from torch.nn import functional as F
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, Trainer, TrainingArguments
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from stack_lm import DeepStackRNNConfig, DeepStackRNNForCausalLM, DeepStackRNNModel, StackRNN, memories
 from stack_lm.nn import recurrent_layers
@@ -58,14 +58,6 @@ def test_auxiliary_losses_are_of_all_steps():
     ):
         model(tokens, labels=tokens[:, -3:], logits_to_keep=3)
     model.eval()(tokens, labels=tokens[:, -3:], logits_to_keep=3)
-
-
-def test_layers_without_a_head_are_no_model():
-    model = make(auxiliary_losses=[{"layer": 0, "head": "shared"}])
-    with pytest.raises(ValueError, match="layer must be one with a loss and a head of its own, and none has; got 0"):
-        model.up_to(0)
-    with pytest.raises(ValueError, match=re.escape("a head of its own, [0]; got 1")):
-        make().up_to(1)
 
 
 def gradients(model):
@@ -129,17 +121,6 @@ def test_it_is_the_composition_of_its_layers(detach):
     evaluated = model.eval()(batch, labels=batch)
     torch.testing.assert_close(evaluated.loss, main)  # which perplexities are of
     assert evaluated.loss_parts is None
-
-
-def test_a_detached_stack_learns_from_its_own_loss_alone():
-    model, batch = make(auxiliary_losses=[{"layer": 0, "weight": 0}]).train(), ids(2, 6)
-    model(batch, labels=batch).loss.backward()
-    assert all(not grad.any() for grad in gradients(model.model.layers[0]).values())
-    assert model.model.embed_tokens.weight.grad.any()
-    assert all(grad.any() for name, grad in gradients(model.model.layers[1]).items())
-    joint = make(layers=[STACK, TOP | {"detach": False}], auxiliary_losses=[]).train()
-    joint(batch, labels=batch).loss.backward()
-    assert joint.model.layers[0].controls.projection.weight.grad.any()
 
 
 def test_readings_and_several_stacks():
@@ -240,16 +221,6 @@ def test_beams_chunks_padding_and_checkpoints():
     torch.testing.assert_close(model(batch, labels=batch).loss, exact)
 
 
-def test_tied_and_resized_embeddings():
-    model = make(tie_word_embeddings=True, output_size=E)
-    assert model.lm_head.weight is model.model.embed_tokens.weight
-    model.resize_token_embeddings(V + 2)
-    batch = ids(2, 4)
-    batch[0, 0] = V + 1
-    assert model.auxiliary_heads[0].lm_head.out_features == V + 2
-    assert model.train()(batch, labels=batch).loss.isfinite()
-
-
 def test_auto_classes_and_one_memory_less():
     assert type(AutoConfig.for_model("deep_stack_rnn")) is DeepStackRNNConfig
     assert type(AutoModel.from_config(config())) is DeepStackRNNModel
@@ -260,18 +231,6 @@ def test_auto_classes_and_one_memory_less():
     assert baseline.eval()(ids(2, 3), output_actions=True).actions == {}
 
 
-def test_transformers_trainer(tmp_path):
-    model, batch = make(), ids(4, 6)
-    data = [{"input_ids": row, "labels": row} for row in batch]
-    arguments = TrainingArguments(
-        str(tmp_path), use_cpu=True, report_to=[], max_steps=2, save_strategy="no", disable_tqdm=True
-    )
-    trainer = Trainer(model, arguments, train_dataset=data, eval_dataset=data)
-    trainer.train()
-    metrics = trainer.evaluate()
-    assert metrics["eval_loss"] == pytest.approx(float(model.eval()(batch, labels=batch).loss.detach()), rel=1e-4)
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -280,18 +239,10 @@ def test_transformers_trainer(tmp_path):
         ({"layers": [{"inputs": []}]}, "layers[0].inputs must name at least one source; got []"),
         ({"layers": [TOP | {"inputs": ["embedding"]}, {"inputs": ["0.reading"]}]}, "layer 0 has memory='none'"),
         ({"layers": [{"hiden_size": 3}]}, "unknown key 'layers[0].hiden_size'; the keys here are memory, controller, "),
-        ({"layers": [{"max_push": 0}]}, "layers[0]: max_push must be an integer of at least 1; got 0"),
-        ({"layers": [{"detach": "no"}]}, "layers[0].detach must be True or False; got 'no'"),
-        ({"layers": []}, "layers must have at least one layer; got []"),
-        ({"layers": [3]}, "layers[0] must be a mapping; got 3"),
-        ({"auxiliary_losses": [{"layer": 0, "weight": {"steps": 0}}]}, "auxiliary_losses[0].weight.steps must be an"),
         ({"auxiliary_losses": [{"layer": 2}]}, "auxiliary_losses[0].layer must be the number of a layer, below 2; got"),
-        ({"auxiliary_losses": [{}]}, "the key 'auxiliary_losses[0].layer' is missing"),
         ({"auxiliary_losses": [{"layer": 0}] * 2}, "auxiliary_losses[1].layer must not have another loss; got 0"),
         ({"auxiliary_losses": [{"layer": 1, "head": "shared"}]}, "auxiliary_losses[0].head must be 'own' on the last"),
-        ({"auxiliary_losses": [{"layer": 0, "head": "shared", "output_size": 3}]}, "output_size is of an own head"),
         ({"auxiliary_losses": []}, "layers[0] has no loss to learn from: "),
-        ({"tie_word_embeddings": True}, "tie_word_embeddings needs embedding_size to be"),
     ],
     ids=str,
 )
@@ -321,7 +272,6 @@ IN_TRANSFORMER = {
     "position_encoding": "rotary",
     "num_attention_heads": 2,
 }
-SENTENCE = "the dog that the cats fear chases a rabbit ."
 
 
 @pytest.fixture(scope="module", params=[FIELDS, IN_TRANSFORMER], ids=lambda fields: fields["model_type"])
@@ -339,27 +289,6 @@ def test_training_logs_each_loss(trained):
     assert last["train_nats_per_token"] < first["train_nats_per_token"] < 7  # the sum would be twice as much
     assert 0 < records[-1]["eval_push_mean"] < 3
     assert "differentiable stack" in (trained / "README.md").read_text()
-
-
-@pytest.mark.slow
-def test_commands_take_it(trained, capsys, tmp_path):
-    parsed = run_json(capsys, "parse", trained, SENTENCE, "--device", "cpu")
-    assert re.sub("[()]", "", parsed["parses"][0]["tree"]) == SENTENCE
-    found = run_json(capsys, "inspect", trained, SENTENCE, "--output", tmp_path / "page.html", "--device", "cpu")
-    assert found["memory"] == "stack"
-    (tmp_path / "text.txt").write_text(f"{SENTENCE}\n")
-    assert run_json(capsys, "perplexity", trained, "--data", tmp_path / "text.txt", "--device", "cpu")["perplexity"] > 1
-    agreement = run_json(capsys, "agreement", trained, "--data", "1:9", "--format", "generated", "--device", "cpu")
-    assert agreement["accuracy"] >= 0
-    status, _, err = run(capsys, "parse", trained, SENTENCE, "--layer", 1, "--device", "cpu")
-    assert (status, "layer must be the number of a memory layer, below 1; got 1" in err) == (2, True)
-
-
-def test_its_code_is_saved(trained):
-    saved = json.loads((trained / "config.json").read_text())
-    (name,) = saved["architectures"]
-    assert saved["auto_map"]["AutoModelForCausalLM"] == f"modeling_stack_rnn.{name}"
-    assert f"class {name}(" in (trained / "modeling_stack_rnn.py").read_text()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import inspect
 import pytest
 import torch
 from conftest import tiny_config
-from transformers import AutoModelForTokenClassification, Trainer, TrainingArguments, pipeline
+from transformers import AutoModelForTokenClassification, pipeline
 from transformers.utils.generic import find_labels
 
 from stack_lm import (
@@ -100,25 +100,6 @@ def test_labels_of_another_shape_are_refused(cls, labels, message):
         cls(tiny_config(num_labels=4))(ids(2, 5), labels=labels)
 
 
-@pytest.mark.parametrize("cls", PER_STEP)
-def test_the_trainer_trains_it(cls, tmp_path):
-    """Each step's label is whether the token is an even number."""
-    torch.manual_seed(1)
-    even = [{"input_ids": row, "labels": row % 2} for row in ids(64, 6)]
-    if cls is StackRNNForKHotPrediction:
-        for item in even:
-            item["labels"] = torch.nn.functional.one_hot(item["labels"], 2)
-    model = cls(tiny_config(num_labels=2, embedding_size=8))
-    options = {"learning_rate": 0.05, "report_to": "none", "use_cpu": True, "dataloader_pin_memory": False}
-    arguments = TrainingArguments(tmp_path, max_steps=100, per_device_train_batch_size=16, **options)
-    Trainer(model, arguments, train_dataset=even).train()
-    model.eval()
-    batch = ids(4, 6)
-    logits = model(batch).logits
-    answers = model.predict(logits)[..., 1] if cls is StackRNNForKHotPrediction else logits.argmax(-1)
-    assert (answers == batch % 2).float().mean() > 0.95
-
-
 def test_token_classification_pipeline():
     tokenizer = train_word_tokenizer([("the dogs bark".split(), None)], 10)
     model = StackRNNForTokenClassification(tiny_config(vocab_size=len(tokenizer), num_labels=3))
@@ -140,15 +121,6 @@ def test_one_hot_inputs_equal_an_identity_for_embeddings(tmp_path):
     model.save_pretrained(tmp_path)
     assert torch.equal(StackRNNModel.from_pretrained(tmp_path)(batch)[0], model(batch)[0])
     assert model.to(torch.bfloat16)(batch).last_hidden_state.dtype == torch.bfloat16
-
-
-def test_one_hot_inputs_need_no_parameters_at_all():
-    model = StackRNNModel(
-        tiny_config(input_encoding="one_hot", embedding_size=None, controller="direct", memory="none")
-    )
-    assert sum(parameter.numel() for parameter in model.parameters()) == 0
-    batch = ids(2, 5)
-    assert torch.equal(model(batch).last_hidden_state, torch.eye(23)[batch])
 
 
 @pytest.mark.parametrize("memory", ["none", "stack", "baby_ntm"])
@@ -175,12 +147,6 @@ def test_forward_names_the_arguments_that_trainers_look_for(cls):
     """A Trainer drops the columns of a data set that the signature does not name, and finds labels there."""
     assert {"input_ids", "attention_mask", "inputs_embeds", "labels"} <= set(inspect.signature(cls.forward).parameters)
     assert find_labels(cls) == ["labels"]
-
-
-def test_a_vocabulary_of_one_hot_inputs_is_not_resized():
-    model = StackRNNForCausalLM(tiny_config(input_encoding="one_hot", embedding_size=None))
-    with pytest.raises(ValueError, match="input_encoding='one_hot' fixes the vocabulary at 23 tokens"):
-        model.resize_token_embeddings(31)
 
 
 def test_the_output_layer_stands_before_every_head(tmp_path):
@@ -233,18 +199,3 @@ def test_arguments_of_every_transformers_model_are_let_through(cls):
     plain = model(ids, **MODELS[cls], return_dict=False)[0]
     arguments = {"output_attentions": False, "position_ids": ids, "token_type_ids": ids, "use_cache": False}
     assert torch.equal(model(ids, **MODELS[cls], **arguments, label_smoothing=None, return_dict=False)[0], plain)
-
-
-def test_a_loss_function_of_ones_own_gets_all_arguments():
-    model, ids = StackRNNForCausalLM(tiny_config()), torch.ones(2, 3, dtype=torch.long)
-    model.loss_function = lambda logits, labels, vocab_size, label_smoothing, **_: logits.sum() * 0 + label_smoothing
-    assert model(ids, labels=ids, label_smoothing=0.25).loss == 0.25
-
-
-def test_k_hot_prediction_ignores_the_label_it_is_told_to():
-    model, ids = StackRNNForKHotPrediction(tiny_config(num_labels=2)), torch.ones(2, 3, dtype=torch.long)
-    labels = torch.tensor([1.0, 0.0]).expand(2, 3, 2).clone()
-    labels[0, 1] = -100
-    expected = model(ids, labels=labels).loss
-    labels[0, 1] = 7
-    assert torch.equal(model(ids, labels=labels, ignore_index=7).loss, expected)

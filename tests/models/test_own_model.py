@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import run, run_json
+from conftest import run_json
 from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
 import stack_lm
 from stack_lm import MemoryCache, ModelClass, ModelKind, ModelScorer, StackRNNConfig, register_model
-from stack_lm.core.errors import InputError
 from stack_lm.hub.code import has_code
 from stack_lm.models.cache import CACHE_NAME
 from stack_lm.nn import memories
@@ -101,13 +100,6 @@ def test_a_cache_continues_as_the_whole_does(own):
         model(sentence, past_key_values=copy)
 
 
-def test_beams_find_what_a_search_without_a_cache_finds(own):
-    model = make(own)
-    options = {"num_beams": 4, "max_new_tokens": 6, "do_sample": False}
-    prompt = ids(3, 4)
-    assert torch.equal(model.generate(prompt, **options), model.generate(prompt, use_cache=False, **options))
-
-
 def test_training_writes_its_metrics(trained):
     records = [json.loads(line) for line in (Path(trained) / "metrics.jsonl").read_text().splitlines()]
     validated = [record for record in records if "eval_perplexity" in record]
@@ -116,31 +108,6 @@ def test_training_writes_its_metrics(trained):
     assert "eval_push_1_mean" not in validated[-1]  # it has no strengths
     card = (Path(trained) / "README.md").read_text()
     assert "needs the package stack-lm" in card
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ("model_type: heap", r"model.model_type must be one of stack_rnn, .*memory_transformer.*; got 'heap'"),
-        (
-            "model_type: memory_transformer}\ntraining: {softmax_samples: 9",
-            "training.softmax_samples is not for MemoryTransformerForCausalLM, whose forward method has no such",
-        ),
-        ("model_type: memory_transformer, heads: 3", "model: unknown key 'heads'; the keys here are "),
-    ],
-)
-def test_bad_configurations_are_one_line(own, capsys, tmp_path, fields, message):
-    config = tmp_path / "bad.yaml"
-    config.write_text(f"model: {{{fields}}}\ndata: {{source: 'generated:60'}}\noutput_dir: {tmp_path / 'run'}\n")
-    assert load("train_lm", RECIPE).main([str(config)]) == 2
-    assert re.fullmatch(f"stack-lm: error: .*{message}.*\n", capsys.readouterr().err)
-
-
-def test_continuous_text_needs_a_state_that_can_be_reset(own, capsys, tmp_path):
-    arguments = ["model.model_type=memory_transformer", "data.source=generated:80", "data.mode=continuous"]
-    arguments += ["data.validation=generated:20", "data.sequence_length=8"]
-    assert load("train_lm", RECIPE).main([*arguments, f"output_dir={tmp_path}/run"]) == 2
-    assert "data.mode must be 'sentences' with model_type='memory_transformer'" in capsys.readouterr().err
 
 
 def test_it_is_scored_and_parsed(trained, capsys):
@@ -161,63 +128,6 @@ def test_it_is_scored_and_parsed(trained, capsys):
     parsed = run_json(capsys, "parse", trained, SENTENCE, "--device", "cpu")
     assert parsed["signal"] == "push_strength"
     assert re.sub("[()]", "", parsed["parses"][0]["tree"]) == SENTENCE
-
-
-def test_prefixes_are_shared_as_if_they_were_not(trained):
-    scorer = ModelScorer.from_pretrained(trained, device="cpu")
-    assert scorer._continues
-    group = [SENTENCE.split(), [*SENTENCE.split()[:6], "sees", "the", "dog"], SENTENCE.split()[:3]]
-    together = scorer.sentence_logprobs([group])[0]
-    alone = [scorer.sentence_logprobs([[words]])[0][0] for words in group]
-    np.testing.assert_allclose(together, alone, atol=1e-3)
-
-
-def test_it_is_inspected(trained, capsys, tmp_path):
-    page = tmp_path / "page.html"
-    found = run_json(capsys, "inspect", trained, SENTENCE, "--output", page, "--device", "cpu")
-    assert (found["memory"], found["controls"]["push"]) == ("stack", "expected value")
-    found = run_json(capsys, "inspect", trained, SENTENCE, "--output", page, "--layer", 1, "--device", "cpu")
-    n = len(SENTENCE.split())
-    assert np.shape(found["operation"])[:2] == (n, 1)
-    assert "push" in " ".join(found["labels"]["operation"])
-    assert "<th>push</th>" in page.read_text()
-    status, out, _ = run(capsys, "inspect", trained, SENTENCE, "--output", page, "--layer", 1, "--device", "cpu")
-    assert (status, "operation push" in out) == (0, True)
-    status, _, err = run(capsys, "parse", trained, SENTENCE, "--layer", 1, "--device", "cpu")
-    assert (status, "memory='superposition' has no single pair of push and pop strengths" in err) == (2, True)
-    status, _, err = run(capsys, "parse", trained, SENTENCE, "--layer", 2, "--device", "cpu")
-    assert (status, "layer must be the number of a memory layer, below 2; got 2" in err) == (2, True)
-
-
-def test_a_layer_is_named_where_there_is_a_choice(own, trained):
-    tokenizer = ModelScorer.from_pretrained(trained, device="cpu").tokenizer
-    config = own.MemoryTransformerConfig(vocab_size=len(tokenizer), memories=["stack", "queue", "superposition"])
-    model = own.MemoryTransformerForCausalLM(config)
-    scorer = ModelScorer(model, tokenizer)
-    with pytest.raises(InputError, match=r"has 3 memory layers: name one .* 0 to 2; with strengths .*: 0, 1$"):
-        _ = scorer.parsing_signal
-    (trace,) = scorer.trace([SENTENCE.split()])  # which needs none
-    assert (trace.signals, len(trace.actions)) == ({}, 3)
-    (trace,) = ModelScorer(model, tokenizer, layer=1).trace([SENTENCE.split()])
-    assert trace.signals["push_strength"] is trace.actions[1]["push_strength"]
-    (trace,) = ModelScorer(model, tokenizer, layer=2).trace([SENTENCE.split()])
-    assert trace.operations["operation"].ndim == 3
-
-
-def test_words_have_the_strengths_of_each_layer(own):
-    tokenizer = stack_lm.train_word_tokenizer([(SENTENCE.split(), None)], 20)
-    model = make(own, memories=["stack", "queue"])
-    table = stack_lm.surprisal(model, [SENTENCE], tokenizer)
-    actions = model(**tokenizer(SENTENCE, return_tensors="pt"), output_actions=True).actions
-    for layer in (0, 1):
-        values = actions[layer]["push_strength"][0, 1:].detach()  # <s> is no word
-        np.testing.assert_allclose(table[f"push_strength_{layer}"], values, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_it_is_scored_for_agreement(trained, capsys):
-    found = run_json(capsys, "agreement", trained, "--data", "1:9", "--format", "generated", "--device", "cpu")
-    assert 0 <= found["accuracy"] <= 100
 
 
 def test_it_is_saved_with_its_code(own, trained, tmp_path):

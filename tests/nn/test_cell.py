@@ -131,22 +131,6 @@ def test_a_state_of_other_sequences_or_another_device_is_refused(fields):
         cell.scan(inputs, elsewhere)
 
 
-def test_total_strength_stays_through_padding():
-    cell = make_cell()
-    mask = torch.tensor([[True, True, False, False]])
-    actions = cell.scan(torch.randn(1, 4, 5, dtype=torch.float64), mask=mask, output_actions=True).actions
-    assert actions.total_strength[0, 3] == actions.total_strength[0, 1] > 0
-    assert actions.push_strength[0, 2:].tolist() == [0, 0]
-    assert not actions.push_distribution[0, 2:].any()
-
-
-def test_dead_elements_do_not_change_the_reading():
-    """A pop of more than there is empties the stack; the strengths stay at zero."""
-    cell = make_cell(push_control=1.0, pop_control=5.0, read_control=3.0)
-    scan = cell.scan(torch.randn(1, 5, 5, dtype=torch.float64), output_actions=True)
-    assert scan.actions.total_strength.tolist() == [[1.0] * 5]
-
-
 def test_a_full_stack_is_noticed_once_and_not_at_padding():
     cell = make_cell(memory="superposition", memory_depth=3)
     inputs = torch.randn(2, 6, 5, dtype=torch.float64)

@@ -118,14 +118,6 @@ def test_skip_connections_give_the_input_to_every_layer(kind):
     torch.testing.assert_close(controller.run(inputs, controller.initial_state(2)), (outputs, state))
 
 
-def test_without_biases_equals_torch():
-    controller = make_controller(tiny_config(controller="lstm", num_layers=2, bias=False, memory="none"), 0)
-    module = nn.LSTM(5, 7, 2, bias=False, batch_first=True)
-    module.load_state_dict(controller.state_dict())
-    inputs = torch.randn(2, 6, 5)
-    torch.testing.assert_close(controller.run(inputs, controller.initial_state(2))[0], module(inputs)[0])
-
-
 def test_direct_controller():
     """Hao et al. (2018), section 2.2: with its controls it is one linear layer on [x_t; r_{t-1}]."""
     controller = make_controller(tiny_config(controller="direct", hidden_size=None), 3)
@@ -134,15 +126,6 @@ def test_direct_controller():
     outputs, state = steps(controller, x, r, controller.initial_state(2))
     assert torch.equal(outputs, torch.cat((x, r), dim=-1))
     assert state == ()
-
-
-def test_nothing_is_fused_with_a_reading_or_a_linear_controller():
-    inputs = torch.randn(1, 2, 5)
-    for controller in (
-        make_controller(tiny_config(), 3),
-        make_controller(tiny_config(controller="linear"), 0),
-    ):
-        assert controller.run(inputs, controller.initial_state(1)) is None
 
 
 def test_dropout_is_between_layers_only():
@@ -162,12 +145,6 @@ def test_learned_initial_state():
     x, r = torch.randn(3, 4, 5), torch.randn(3, 4, 3)
     steps(controller, x, r, controller.initial_state(3))[0].sum().backward()
     assert all(p.grad.abs().sum() > 0 for p in controller.first_state)
-
-
-@pytest.mark.parametrize("kind", MODULES)
-def test_nothing_but_a_tensor_is_called_weight(kind):
-    """PEFT takes the `weight` of a module that it adapts for a tensor."""
-    assert not hasattr(make_controller(tiny_config(controller=kind), 3), "weight")
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])

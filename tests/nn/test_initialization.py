@@ -42,13 +42,6 @@ def test_the_controllers_matrices_have_their_own_rows(lstm):
         assert deviation(getattr(controller, name)) == pytest.approx((4 * 30) ** -0.5, rel=0.05), name
 
 
-def test_biases_are_zero_but_for_those_of_the_configuration(lstm):
-    controller = lstm.model.cell.controller
-    assert not any(bias.any() for bias in (controller.bias_ih_l0, controller.bias_hh_l0, lstm.score.bias))
-    bias = lstm.model.cell.controls.projection.bias
-    assert sorted(bias.tolist()) == pytest.approx([-math.log(3), *[0.0] * (len(bias) - 1)])
-
-
 def test_buffered_networks_have_one_layer_too():
     torch.manual_seed(0)
     fields = {**WIDE, "memory_size": 120, "controller": "direct"}
@@ -120,16 +113,6 @@ def test_loaded_weights_stay(tmp_path, initialization):
     assert classifier.score.weight.abs().sum() > 0
 
 
-def test_xavier_for_the_strengths_of_buffers():
-    torch.manual_seed(0)
-    fields = {**WIDE, "initialization": "xavier", "input_pop_strength_init": 0.75, "output_push_strength_init": 0.5}
-    model = BufferedStackRNNForTransduction(BufferedStackRNNConfig(vocab_size=80, hidden_size=300, **fields))
-    projection = model.buffer_projection
-    expected = math.sqrt(6 / (300 + len(projection.weight)))
-    assert 0.95 * expected < bound(projection.weight) <= expected
-    assert projection.bias.tolist() == pytest.approx([math.log(3), 0])
-
-
 def test_xavier_draws_weights_of_moves_as_the_controller():
     model = StackRNNForCausalLM(tiny_config(memory="nondeterministic", initialization="xavier"))
     for parameter in model.model.cell.controls.projection.parameters():
@@ -180,11 +163,3 @@ def test_truncated_normal_weights_have_the_deviation_of_their_layers_inputs(fiel
     for layer in (model.score, model.model.cell.controls.projection):
         assert deviation(layer.weight) == pytest.approx(0.8796 * 30**-0.5, rel=0.06)
     assert not any(bias.any() for bias in (controller.bias_ih_l0, controller.bias_hh_l0, model.score.bias))
-
-
-def test_truncated_normal_weights_of_each_layer():
-    torch.manual_seed(0)
-    fields = {**WIDE, "initialization": "truncated_normal", "vocab_size": 50, "hidden_size": 30, "num_layers": 2}
-    controller = StackRNNForCausalLM(StackRNNConfig(**fields, input_skip_connections=True)).model.cell.controller
-    above = [controller.weight_ih_l1, controller.weight_skip_l1, controller.weight_hh_l1]
-    assert deviation(*above) == pytest.approx(0.8796 * (30 + 50 + 30) ** -0.5, rel=0.06)

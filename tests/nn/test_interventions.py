@@ -130,33 +130,6 @@ def test_an_intervention_on_nothing_changes_nothing_and_shows_all_actions(settin
         )
 
 
-@pytest.mark.parametrize("exit", ["none", "output"])
-@torch.no_grad()
-def test_a_constant_is_a_fixed_control(exit):
-    free, fixed = (make(push_control=control, reading_exit=exit) for control in ("sigmoid", 0.75))
-    state = free.state_dict()
-    for name in ("weight", "bias"):
-        key = next(key for key in state if key.endswith(f"controls.projection.{name}"))
-        widths = memories(free)[0].controls.widths
-        state[key] = torch.cat((state[key][: widths[0]], state[key][widths[0] + widths[1] :]))
-    fixed.load_state_dict(state)
-    (layer,) = memories(free)
-    with intervene(layer, Intervention({"push_strength": 0.75})):
-        torch.testing.assert_close(free(IDS).logits, fixed(IDS).logits, atol=1e-10, rtol=0)
-
-
-@torch.no_grad()
-def test_one_element_is_a_stack_that_all_is_popped_from():
-    model = make(pop_control="sigmoid")
-    (layer,) = memories(model)
-    with intervene(layer, Intervention({"pop_strength": 1e6})):
-        expected = model(IDS, output_actions=True)
-    with intervene(layer, Intervention(one_element=True)):
-        found = model(IDS, output_actions=True)
-    torch.testing.assert_close(found.logits, expected.logits, atol=1e-10, rtol=0)
-    torch.testing.assert_close(found.actions.total_strength, found.actions.push_strength)
-
-
 @torch.no_grad()
 def test_layers_of_one_s_own_and_one_layer_of_several():
     layer = MemoryLayer(4, "queue", memory_size=3).double()
@@ -193,12 +166,3 @@ def test_wrong_interventions(intervention, message):
     with pytest.raises(ValueError, match=message), intervene(layer, intervention):
         pass
     assert type(layer.memory) is type(memory)
-
-
-def test_actions_of_too_few_steps_or_of_other_sequences():
-    model = make()
-    (layer,) = memories(model)
-    for shape, message in (((BATCH, 2), "given for 2 steps"), ((2, LENGTH), "is given as")):
-        given = Intervention({"push_strength": torch.zeros(shape)})
-        with pytest.raises(ValueError, match=message), intervene(layer, given):
-            model(IDS)

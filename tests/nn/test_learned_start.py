@@ -9,7 +9,6 @@ from stack_lm import MemoryLayer, StackRNN, StackRNNForCausalLM
 from stack_lm.core.errors import InputError
 from stack_lm.memory import NondeterministicStack, make_memory, memory_names
 from stack_lm.nn import memories
-from stack_lm.nn.interventions import Intervention, intervene
 
 STACK = {"memory": "nondeterministic", "memory_states": 2, "memory_symbols": 2, "memory_size": 3}
 LEARNED = STACK | {"bottom_vector": "learned"}
@@ -101,28 +100,6 @@ def test_several_models_at_once():
         found = torch.func.vmap(run)(parameters, buffers, inputs)
         expected = torch.stack([cell.scan(own).outputs for cell, own in zip(cells, inputs, strict=True)])
         torch.testing.assert_close(found, expected)
-
-
-def test_the_compiled_operator():
-    layer = make_layer()
-    compiled = torch.compile(layer, backend="eager", fullgraph=True)
-    hidden = torch.randn(2, 4, 5)
-    gradients = []
-    for run in (layer, compiled):
-        layer.zero_grad()
-        run(hidden)[0].square().sum().backward()
-        gradients.append(layer.controls.start["bottom_vector"].grad.clone())
-    torch.testing.assert_close(*gradients)
-    assert gradients[0].abs().max() > 0
-
-
-def test_a_stack_that_is_emptied_at_each_step():
-    layer = make_layer()
-    hidden = torch.randn(2, 4, 5)
-    with intervene(layer, Intervention(one_element=True)):
-        readings = layer(hidden)[0]
-    for t in range(4):
-        torch.testing.assert_close(readings[:, t], layer(hidden[:, t : t + 1])[0][:, 0])
 
 
 def test_alone_and_refused():

@@ -7,7 +7,7 @@ import torch
 from conftest import MEMORIES, tiny_config
 from kernels.comparison import check_layer, some_mask
 
-from stack_lm import MemoryLayer, StackRNN, StackRNNCell, explain_backend
+from stack_lm import MemoryLayer, StackRNNCell, explain_backend
 from stack_lm.memory import map_tensors
 
 WITH_MEMORY = [fields for fields in MEMORIES if fields["memory"] != "none"]
@@ -58,30 +58,12 @@ def test_a_sequence_may_come_in_pieces_and_in_steps(fields):
         torch.testing.assert_close(reading, whole[:, t])
 
 
-def test_a_row_may_begin_anew():
-    layer, hidden = make({"memory": "stack"}), torch.randn(2, 6, 7)
-    _, state, _ = layer(hidden[:, :3])
-    readings, _, _ = layer(hidden[:, 3:], layer.reset(state, torch.tensor([True, False])))
-    torch.testing.assert_close(readings[0], layer(hidden[:1, 3:])[0][0])
-    torch.testing.assert_close(readings[1], layer(hidden[1:])[0][0, 3:])
-
-
 def test_its_parameters_are_one_linear_layer():
     layer = MemoryLayer(10, memory_size=4, push_control="sigmoid", pop_control="sigmoid", read_control=1.0)
     assert [tuple(p.shape) for p in layer.parameters()] == [(6, 10), (6,)]
     layer(torch.randn(2, 5, 10))[0].square().sum().backward()
     assert all(parameter.grad.any() for parameter in layer.parameters())
     assert len(list(MemoryLayer(10, bias=False).parameters())) == 1
-
-
-def test_all_actions_are_one_product():
-    calls = []
-    for backend in ("reference", "numba"):
-        layer = MemoryLayer(10, memory_size=4)
-        layer.scan_backend = backend
-        layer.controls.projection.register_forward_hook(lambda *_, name=backend: calls.append(name))
-        layer(torch.randn(2, 5, 10))
-    assert calls == ["reference", "numba"]  # and what hangs on the product is not ignored
 
 
 @pytest.mark.parametrize("fields", WITH_MEMORY, ids=str)
@@ -97,11 +79,6 @@ def test_under_autocast_it_equals_the_loop(fields):
         found.append([readings.float(), *(part.float() for _, part in sorted(actions.items()))])
     for expected, actual in zip(*found, strict=True):
         torch.testing.assert_close(actual, expected, atol=0.03, rtol=0.03)
-
-
-def test_moved_elsewhere_it_begins_there():
-    state = MemoryLayer(5, memory_size=2).double().initial_state(3)
-    assert state.reading.dtype == state.memory.values.dtype == torch.float64
 
 
 def test_bad_arguments_are_refused():
@@ -164,16 +141,6 @@ def test_the_state_of_a_loop_of_steps_does_not_grow(grad):
             if t % 10 == 9:
                 state = map_tensors(torch.Tensor.detach, state)
     assert state.memory.strengths.shape[1] < 50
-
-
-def test_the_state_of_chunks_of_single_steps_does_not_grow():
-    rnn, state = StackRNN(4, 6, memory_size=3, push_control=0.5, pop_control=3.0), None
-    for chunk in range(40):
-        for _ in range(10):
-            outputs, state = rnn(torch.randn(1, 2, 4), state)
-        outputs.sum().backward()
-        state = map_tensors(torch.Tensor.detach, state)
-        assert state[-1][0].memory.strengths.shape[1] < 50, chunk
 
 
 # --- a state of another layer, which compiled code would read beyond its end

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from stack_lm import MemoryLayer, StackRNNCell, StackRNNConfig, StackRNNForCausalLM, explain_backend
+from stack_lm import StackRNNCell, StackRNNConfig, StackRNNForCausalLM, explain_backend
 
 H, T = 4, 6
 
@@ -47,16 +47,6 @@ def test_values_and_gradients_of_a_cell_are_those_of_a_plain_computation():
         torch.testing.assert_close(one, other)
 
 
-def test_a_layer_pushes_what_it_is_given():
-    torch.manual_seed(0)
-    layer = MemoryLayer(H, "superposition", memory_size=H, no_op=True, push_value_activation="hidden").double()
-    hidden, cells, readings = torch.randn(1, T, H).double(), [torch.zeros(H).double()], []
-    for h in hidden[0]:
-        cells = stack_step(cells, h, layer.controls.projection(h).softmax(-1))
-        readings.append(cells[0])
-    torch.testing.assert_close(layer(hidden)[0][0], torch.stack(readings))
-
-
 @pytest.mark.parametrize("memory", ["superposition", "stack"])
 def test_it_runs_on_the_reference_scan_and_says_so(memory):
     config = StackRNNConfig(
@@ -71,13 +61,3 @@ def test_it_runs_on_the_reference_scan_and_says_so(memory):
     model.set_scan_backend("numba")
     with pytest.raises(ValueError, match="the control of push_value is a HiddenState"):
         model(ids)
-
-
-def test_sizes_must_agree():
-    with pytest.raises(
-        ValueError, match=r"^push_value_activation='hidden' pushes vectors of hidden_size=4; .* have 3$"
-    ):
-        MemoryLayer(H, "superposition", memory_size=3, push_value_activation="hidden")
-    fields = {"hidden_size": H, "memory": "superposition", "memory_size": 3, "push_value_activation": "hidden"}
-    with pytest.raises(ValueError, match="pushes vectors of hidden_size=4"):
-        StackRNNForCausalLM(StackRNNConfig(**fields))

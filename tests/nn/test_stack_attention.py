@@ -127,12 +127,6 @@ def test_the_actions_of_a_stack_are_readable():
         assert sum(parameter.numel() for parameter in make(memory).parameters()) == count
 
 
-def test_without_vectors_a_nondeterministic_stack_learns_none():
-    layer = StackAttention(D, "nondeterministic", memory_size=0)
-    assert not layer.stack.controls.start
-    assert layer(torch.randn(2, 4, D))[0].shape == (2, 4, D)
-
-
 @pytest.mark.parametrize("activation", ["exp", "identity"])
 @pytest.mark.parametrize("memory", ["superposition", "stack", "nondeterministic", "baby_ntm"])
 def test_pushed_vectors_may_be_exponentials_or_as_they_are(memory, activation):
@@ -149,19 +143,3 @@ def test_pushed_vectors_may_be_exponentials_or_as_they_are(memory, activation):
         results.append((output, *torch.autograd.grad(output.square().sum(), list(layer.parameters()))))
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((8, "none"), "memory='none' reads nothing, so it cannot take the place of attention"),
-        ((8, "heap"), "memory must be one of"),
-        ((0,), "size must be an integer of at least 1; got 0"),
-    ],
-)
-def test_errors_have_one_line(arguments, message):
-    with pytest.raises(ValueError, match=f"^{message}") as caught:
-        StackAttention(*arguments)
-    assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match="has no setting 'memory_states'"):
-        StackAttention(8, "superposition", memory_states=2)

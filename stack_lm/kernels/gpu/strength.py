@@ -20,72 +20,8 @@ NOTE: Triton 3.6 fails on a loop that it knows is never entered, so strengths fi
 import triton
 import triton.language as tl
 
-from .pointwise import sigmoid, takes_step, tanh
-
-
-@triton.jit
-def _logit(logits, bias, at, DTYPE: tl.constexpr):
-    """One logit of a control."""
-    return tl.load(logits + at).to(DTYPE) + tl.load(bias + at).to(DTYPE)
-
-
-@triton.jit
-def _logits(logits, bias, first, WIDTH: tl.constexpr, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
-    """The logits of one control, -inf behind the last, and their numbers."""
-    i = tl.arange(0, BLOCK)
-    own = tl.load(logits + first + i, mask=i < WIDTH, other=0.0).to(DTYPE)
-    own += tl.load(bias + first + i, mask=i < WIDTH, other=0.0).to(DTYPE)
-    return tl.where(i < WIDTH, own, float("-inf")), i
-
-
-@triton.jit
-def _distribution(logits):
-    """softmax; NaN where a logit is."""
-    weights = tl.exp(logits - tl.max(tl.where(logits == logits, logits, float("-inf")), axis=0))
-    return weights / tl.sum(weights, axis=0)
-
-
-@triton.jit
-def _emit(logits, bias, first, WIDTH: tl.constexpr, FIXED: tl.constexpr, DTYPE: tl.constexpr):
-    """A strength from WIDTH logits: 0 is a fixed number, 1 a sigmoid, more an expected value."""
-    if WIDTH == 0:
-        return tl.full((), FIXED, DTYPE)
-    elif WIDTH == 1:
-        return sigmoid(_logit(logits, bias, first, DTYPE))
-    else:
-        # Loops run until a strength is used up, and threads wait for each other in them, so all need it to the last
-        # bit. Each computes the whole sum: in a shared one, each may fuse its own product and round differently. About
-        # once in a million sentences, a thread then waited forever.
-        highest = tl.full((), float("-inf"), DTYPE)
-        for i in range(WIDTH):
-            highest = tl.maximum(highest, _logit(logits, bias, first + i, DTYPE))
-        weights, strength = tl.zeros((), DTYPE), tl.zeros((), DTYPE)
-        for i in range(WIDTH):
-            weight = tl.exp(_logit(logits, bias, first + i, DTYPE) - highest)
-            weights += weight
-            strength += weight * i
-        return strength / weights
-
-
-@triton.jit
-def _undo_emit(
-    logits, bias, first, strength, grad, grad_logits, WIDTH: tl.constexpr, FIXED: tl.constexpr, DTYPE: tl.constexpr
-):
-    """Backpropagate through `_emit`."""
-    if WIDTH == 1:
-        tl.store(grad_logits + first, grad * strength * (1 - strength))
-    elif WIDTH > 1:
-        BLOCK: tl.constexpr = triton.next_power_of_2(WIDTH)
-        own, i = _logits(logits, bias, first, WIDTH, BLOCK, DTYPE)
-        tl.store(grad_logits + first + i, grad * _distribution(own) * (i.to(DTYPE) - strength), mask=i < WIDTH)
-
-
-@triton.jit
-def _value(logits, bias, first, cols, D, TANH: tl.constexpr, DTYPE: tl.constexpr):
-    """The vector to push."""
-    own = tl.load(logits + first + cols, mask=cols < D, other=0.0).to(DTYPE)
-    own += tl.load(bias + first + cols, mask=cols < D, other=0.0).to(DTYPE)
-    return tanh(own) if TANH else sigmoid(own)
+from .emission import emit, pushed_value, undo_emit, undo_value
+from .pointwise import takes_step
 
 
 @triton.jit
@@ -286,7 +222,7 @@ def forward(
             this step's goes to row t + 1, from column GIVEN_FROM on.
         T, N, C, LOG: steps, elements in the initial state, capacity of lists and log.
         AT_TOP: whether the one end where it pops and reads is the top; a DEQUE has both.
-        PUSH, POP, READ: number of logits of each strength; see `_emit`. PUSHED, POPPED, READS: where these are fixed.
+        PUSH, POP, READ: number of logits of each strength; see `emit`. PUSHED, POPPED, READS: where these are fixed.
     """
     DTYPE: tl.constexpr = strength.dtype.element_ty
     POPS: tl.constexpr = 2 if DEQUE else 1
@@ -313,33 +249,35 @@ def forward(
         reads: tl.constexpr = pops + POPS * POP
 
         tl.store(log_starts + place * POPS, count)
-        amount = _emit(own, bias, pops, POP, POPPED, DTYPE)
+        amount = emit(own, bias, pops, POP, POPPED, DTYPE)
         lo, hi, count = _pop(amount, index, strength, log_index, log_strength, count, lo, hi, AT_TOP, NO_POP)
         if DEQUE:
             tl.debug_barrier()
             tl.store(log_starts + place * POPS + 1, count)
-            amount = _emit(own, bias, pops + POP, POP, POPPED, DTYPE)
+            amount = emit(own, bias, pops + POP, POP, POPPED, DTYPE)
             lo, hi, count = _pop(amount, index, strength, log_index, log_strength, count, lo, hi, False, NO_POP)
 
         top = N + t + (T if DEQUE else 0)
-        tl.store(values + top.to(tl.int64) * D + cols, _value(own, bias, 0, cols, D, TANH, DTYPE), mask=inside)
+        tl.store(values + top.to(tl.int64) * D + cols, pushed_value(own, bias, 0, cols, D, TANH, DTYPE), mask=inside)
         tl.store(index + hi, top)
-        tl.store(strength + hi, _emit(own, bias, pushes, PUSH, PUSHED, DTYPE))
+        tl.store(strength + hi, emit(own, bias, pushes, PUSH, PUSHED, DTYPE))
         hi += 1
         if DEQUE:
             bottom = T - 1 - t
-            tl.store(values + bottom.to(tl.int64) * D + cols, _value(own, bias, D, cols, D, TANH, DTYPE), mask=inside)
+            tl.store(
+                values + bottom.to(tl.int64) * D + cols, pushed_value(own, bias, D, cols, D, TANH, DTYPE), mask=inside
+            )
             lo -= 1
             tl.store(index + lo, bottom)
-            tl.store(strength + lo, _emit(own, bias, pushes + PUSH, PUSH, PUSHED, DTYPE))
+            tl.store(strength + lo, emit(own, bias, pushes + PUSH, PUSH, PUSHED, DTYPE))
         tl.debug_barrier()
 
-        amount = _emit(own, bias, reads, READ, READS, DTYPE)
+        amount = emit(own, bias, reads, READ, READS, DTYPE)
         read = _read(amount, index, strength, values, cols, lo, hi, AT_TOP, D, NO_READ)
         tl.store(reading + cols, read, mask=inside)
         tl.store(next_given + cols, read, mask=inside)
         if DEQUE:
-            amount = _emit(own, bias, reads + READ, READ, READS, DTYPE)
+            amount = emit(own, bias, reads + READ, READ, READS, DTYPE)
             read = _read(amount, index, strength, values, cols, lo, hi, False, D, NO_READ)
             tl.store(reading + D + cols, read, mask=inside)
             tl.store(next_given + D + cols, read, mask=inside)
@@ -350,15 +288,6 @@ def forward(
         tl.store(next_given + cols, tl.load(reading + cols, mask=inside), mask=inside)
         if DEQUE:
             tl.store(next_given + D + cols, tl.load(reading + D + cols, mask=inside), mask=inside)
-
-
-@triton.jit
-def _undo_value(value, first, grad_value, grad_logits, cols, D: tl.constexpr, TANH: tl.constexpr):
-    """Backpropagate through `_value`, from its result."""
-    value = tl.load(value + cols, mask=cols < D, other=0.0)
-    grad = tl.load(grad_value + cols, mask=cols < D, other=0.0)
-    slope = 1 - value * value if TANH else value * (1 - value)
-    tl.store(grad_logits + first + cols, grad * slope, mask=cols < D)
 
 
 # Where vectors are given, `grad_given` lies elsewhere at each step.
@@ -448,13 +377,13 @@ def backward(
         top_push = tl.load(strength + hi - 1)
         bottom_push = tl.load(strength + lo)
 
-        amount = _emit(own, bias, reads, READ, READS, DTYPE)
+        amount = emit(own, bias, reads, READ, READS, DTYPE)
         grad_amount = _undo_read(
             amount, index, strength, values, grad, grad_strengths, grad_values, cols, lo, hi, AT_TOP, D, NO_READ
         )
-        _undo_emit(own, bias, reads, amount, grad_amount, own_grad, READ, READS, DTYPE)
+        undo_emit(own, bias, reads, amount, grad_amount, own_grad, READ, READS, DTYPE)
         if DEQUE:
-            amount = _emit(own, bias, reads + READ, READ, READS, DTYPE)
+            amount = emit(own, bias, reads + READ, READ, READS, DTYPE)
             grad_amount = _undo_read(
                 amount,
                 index,
@@ -470,18 +399,18 @@ def backward(
                 D,
                 NO_READ,
             )
-            _undo_emit(own, bias, reads + READ, amount, grad_amount, own_grad, READ, READS, DTYPE)
+            undo_emit(own, bias, reads + READ, amount, grad_amount, own_grad, READ, READS, DTYPE)
 
         at = top.to(tl.int64) * D
-        _undo_value(values + at, 0, grad_values + at, own_grad, cols, D, TANH)
+        undo_value(values + at, 0, grad_values + at, own_grad, cols, D, TANH)
         grad_push = tl.load(grad_strengths + top)
-        _undo_emit(own, bias, pushes, top_push, grad_push, own_grad, PUSH, PUSHED, DTYPE)
+        undo_emit(own, bias, pushes, top_push, grad_push, own_grad, PUSH, PUSHED, DTYPE)
         hi -= 1
         if DEQUE:
             at = bottom.to(tl.int64) * D
-            _undo_value(values + at, D, grad_values + at, own_grad, cols, D, TANH)
+            undo_value(values + at, D, grad_values + at, own_grad, cols, D, TANH)
             grad_push = tl.load(grad_strengths + bottom)
-            _undo_emit(own, bias, pushes + PUSH, bottom_push, grad_push, own_grad, PUSH, PUSHED, DTYPE)
+            undo_emit(own, bias, pushes + PUSH, bottom_push, grad_push, own_grad, PUSH, PUSHED, DTYPE)
             lo += 1
 
         behind = tl.load(logged + b)
@@ -490,15 +419,15 @@ def backward(
             lo, hi, shared, boundary = _undo_pop(
                 index, strength, log_index, log_strength, start, behind, grad_strengths, lo, hi, False
             )
-            amount = _emit(own, bias, pops + POP, POP, POPPED, DTYPE)
-            _undo_emit(own, bias, pops + POP, amount, -shared, own_grad, POP, POPPED, DTYPE)
+            amount = emit(own, bias, pops + POP, POP, POPPED, DTYPE)
+            undo_emit(own, bias, pops + POP, amount, -shared, own_grad, POP, POPPED, DTYPE)
             behind = start
         start = tl.load(log_starts + place * POPS)
         lo, hi, shared, boundary = _undo_pop(
             index, strength, log_index, log_strength, start, behind, grad_strengths, lo, hi, AT_TOP
         )
-        amount = _emit(own, bias, pops, POP, POPPED, DTYPE)
-        _undo_emit(own, bias, pops, amount, -shared, own_grad, POP, POPPED, DTYPE)
+        amount = emit(own, bias, pops, POP, POPPED, DTYPE)
+        undo_emit(own, bias, pops, amount, -shared, own_grad, POP, POPPED, DTYPE)
         tl.store(first_shared + b, shared)
         tl.store(first_boundary + b, boundary)
         tl.debug_barrier()  # the loads above must not see these

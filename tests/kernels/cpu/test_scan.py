@@ -18,10 +18,9 @@ CONTROLLERS = ("linear", "sigmoid", "rnn", "rnn_relu", "rnn_sigmoid", "gru", "ls
 MEMORIES = ("stack", "queue", "deque")
 CONTROLS = ("sigmoid", "expected_value", 0.0, 1.0)
 ALL = CELLS | {memory: {"memory": memory} for memory in MEMORIES}
+
+
 # What ties and empty memories are made of: whole and half numbers, and none.
-FIXED = {"push_control": 1.0, "pop_control": 0.5, "read_control": 1.0}
-
-
 @pytest.mark.parametrize(
     ("controller", "memory", "sequences", "begin"),
     thinned(CONTROLLERS, MEMORIES, ["full", "padded"], ["empty", "carried"]),
@@ -54,16 +53,6 @@ def test_exact_ties(memory, strengths):
 def test_several_layers(controller, memory, skips):
     cell = make_cell(controller=controller, memory=memory, num_layers=3, input_skip_connections=skips)
     check(cell, mask=some_mask(3, 7), state=random_state(cell, 3, torch.float64))
-
-
-@pytest.mark.parametrize("memory", MEMORIES)
-def test_no_biases_and_sigmoid_values(memory):
-    check(make_cell(memory=memory, bias=False, push_value_activation="sigmoid", controller="gru"))
-
-
-@pytest.mark.parametrize("memory", ["stack", "tape"])
-def test_learned_initial_state(memory):
-    check(make_cell(learn_initial_state=True, num_layers=2, controller="gru", **ALL[memory]))
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
@@ -207,15 +196,6 @@ def test_dropout_between_layers_is_drawn_and_has_gradients(memory):
     assert torch.autograd.gradcheck(lambda x: (torch.manual_seed(3), cell.scan(x).outputs)[1], inputs.requires_grad_())
     cell.eval()
     check(cell)
-
-
-def test_dropout_draws_the_mean():
-    cell = make_cell(num_layers=2, hidden_dropout=0.3, controller="linear", memory="none")
-    cell.scan_backend = "numba"
-    inputs = torch.randn(1, 1, 5, dtype=torch.float64).expand(4000, 1, 5)
-    mean = cell.scan(inputs).outputs.mean(0)
-    cell.eval()
-    assert torch.allclose(mean, cell.scan(inputs[:1]).outputs[0], atol=0.5)
 
 
 def _outputs(cell, inputs, queue):

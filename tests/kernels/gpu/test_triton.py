@@ -1,11 +1,7 @@
 """The Triton backend against the reference: on a CPU in Triton's interpreter, and on a GPU where there is one."""
 
 import itertools
-import json
 import os
-import runpy
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +14,6 @@ from kernels.compiling import run_compiling
 from kernels.cpu.test_superposition_scan import cases
 
 from stack_lm import MemoryLayer
-from stack_lm.core.errors import InputError
 from stack_lm.kernels.gpu import backend
 from stack_lm.kernels.protocol import Inputs
 from stack_lm.memory import StackState, map_tensors
@@ -137,42 +132,6 @@ def test_given_vectors_in_less_than_float64(device, dtype, tolerance):
     readings, state, _ = layer(torch.randn(2, 3, 5, dtype=dtype, device=device))
     assert readings.dtype == state.reading.dtype == state.memory.values.dtype == dtype
     assert state.memory.strengths.dtype == torch.float32
-
-
-def test_given_vectors_under_autocast(device):
-    """The memory stays exact, also where the vectors come from a layer below in bfloat16."""
-    layer = make_layer(device, torch.float32)
-    layer.scan_backend = "triton"
-    hidden = torch.randn(2, 3, 5, device=device, requires_grad=True)
-    with torch.autocast(device.type, torch.bfloat16):
-        readings, state, _ = layer(hidden.bfloat16())
-    readings.sum().backward()
-    assert readings.dtype == state.memory.values.dtype == torch.float32
-    torch.testing.assert_close(readings, layer(hidden)[0], rtol=0, atol=0.02)
-    assert hidden.grad.abs().sum() > 0
-
-
-def test_all_actions_of_given_vectors_are_one_product(device):
-    layer, calls = make_layer(device), []
-    layer.scan_backend = "triton"
-    layer.controls.projection.register_forward_hook(lambda *_: calls.append(1))
-    layer(torch.randn(2, 3, 5, dtype=torch.float64, device=device))
-    assert calls == [1]  # and what hangs on the product is not ignored
-
-
-def test_readings_as_strong_as_the_push(device):
-    """Ties of numbers that are rounded. Threads that disagreed on one would wait for each other forever."""
-    fields = {"push_control": "expected_value", "pop_control": "sigmoid", "read_control": "expected_value"}
-    cell = StackRNNCell(tiny_config(memory="stack", controller="lstm", **fields)).to(device)
-    projection = cell.controls.projection
-    with torch.no_grad():
-        for tensor in (projection.weight, projection.bias):
-            tensor[8:] = tensor[3:7]  # those of the reading are the push's
-        projection.weight.mul_(5)
-        projection.bias[7] = -2  # of the pop
-    batch_size, length = (2, 4) if device.type == "cpu" else (512, 20)
-    inputs = torch.randn(batch_size, length, 5, device=device, requires_grad=True)
-    assert_equal_to_reference(cell, inputs, cell.initial_state(batch_size), tolerance=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -397,30 +356,6 @@ def test_kernels_compile_for_gpus(tmp_path, controller, memory, pop, layers, aut
         code = code.replace(name, repr(value))
     output = run_compiling(code, tmp_path)
     assert output.split() == [str(2 + 2 * layers), "True"]
-
-
-def test_benchmark(device, monkeypatch, capsys):
-    """That it runs, and that the ways agree."""
-    for name in ("STACK_LM_SCAN_BACKEND", "STACK_LM_CUDA_GRAPHS"):
-        monkeypatch.setenv(name, "")  # it sets them
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", torch.backends.cudnn.allow_tf32)
-    path = Path(__file__).parents[3] / "benchmarks" / "gpu.py"
-    monkeypatch.syspath_prepend(str(path.parent))  # for `models`
-    main = runpy.run_path(str(path))["main"]
-    sizes = (
-        "--batch-size 1 --length 2 --embedding-size 5 --hidden-size 7 --memory-size 3 --rounds 1 --vocabulary-size 20"
-    )
-    ways = ["--ways", "lstm", "triton", "reference"] if device.type == "cpu" else []
-    main([*sizes.split(), "--precision", "fp32", "--device", device.type, "--json", *ways])
-    sys.modules.pop("models")
-    found = json.loads(capsys.readouterr().out)
-    rows, steps = found["rows"], {row["way"]: row for row in found["language_model"]}
-    assert [row["way"] for row in rows[:2]] == ["lstm", "triton"]
-    assert rows[1]["difference"] < 1e-5
-    assert steps["triton"]["first_loss"] == pytest.approx(steps["reference"]["first_loss"], rel=1e-5)
-    assert all(row["tokens_per_s"] > 0 for row in steps.values())
-    with pytest.raises(InputError, match="--pop-control must be sigmoid, expected_value or a number; got all"):
-        main(["--pop-control", "all"])
 
 
 def test_obstacles(monkeypatch):
