@@ -1,6 +1,5 @@
 """`stack-lm presets`: its list, the files it writes, and the page that documents it."""
 
-import json
 import re
 import subprocess
 import sys
@@ -78,14 +77,6 @@ def test_the_comments_of_the_parts_are_shown(capsys):
         assert comment in text
 
 
-def test_json(capsys, tmp_path):
-    shown = run_json(capsys, "presets", "show", "hao2018/linear")
-    assert shown["config"] == read_yaml(preset_path("hao2018/linear"))
-    assert shown["parameters"] == 12
-    assert run_json(capsys, "presets", "copy", "hao2018/linear", tmp_path / "a.yaml")["file"] == f"{tmp_path}/a.yaml"
-    assert json.loads(run(capsys, "presets", "--json", "show", "hao2018/linear")[1])["name"] == "hao2018/linear"
-
-
 def test_a_table_can_be_copied_and_shown(capsys, tmp_path):
     path = tmp_path / "mine.yaml"
     assert run(capsys, "presets", "copy", "hao2018/table1", path)[1] == (
@@ -113,13 +104,6 @@ def test_unknown_names(capsys, tmp_path):
         assert status == 2
         assert "no preset 'linear'; did you mean 'hao2018/" in err
     assert not (tmp_path / "x.yaml").exists()
-
-
-def test_help_has_examples(capsys):
-    for action in ([], ["show"], ["copy"]):
-        with pytest.raises(SystemExit):
-            run(capsys, "presets", *action, "--help")
-        assert "example:\n  stack-lm presets" in capsys.readouterr().out
 
 
 def expand(text):
