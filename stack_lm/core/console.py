@@ -41,6 +41,9 @@ OLD_OPTIONS = {
     "--dropout": "--dropout-samples N:P",
     "--prior-votes": "--prior NAME:N",
     "--ignore-labels": "--rule labels=ignored",
+    "--only": "--limit; --output writes a line for each tree",
+    "--sentence": "an argument: the sentence itself",
+    "--split": "always train; save another split to a file",
 } | {
     f"--{name.replace('_', '-')}": f"--rule {name}=..."
     for name in "parameters punctuation removed removed_by gold whole_sentence average min_words without_spans".split()

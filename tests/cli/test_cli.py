@@ -84,6 +84,8 @@ def test_parse_reads_files_and_standard_input(capsys, models, tmp_path, monkeypa
     assert [p["words"][1:2] for p in from_file["parses"]] == [["dog"], [], ["cat"]]
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=BytesIO(path.read_bytes())))
     assert run_json(capsys, "parse", models / "stack", "-")["parses"] == from_file["parses"]
+    limited = run_json(capsys, "parse", models / "stack", "--data", path, "--limit", 2)
+    assert limited["parses"] == from_file["parses"][:2]
     _, out, _ = run(capsys, "parse", models / "stack", "--data", path)
     assert out.splitlines() == [parse["tree"] for parse in from_file["parses"]]  # also "" for the empty line
 
@@ -494,6 +496,10 @@ def test_version_and_help():
         (("parse-f1", "m", "--data", "t.mrg", "--gold=left"), "--gold is now --rule gold=..."),
         (("results", "a", "--compare", "b"), "--compare is now --against"),
         (("demo", "--sentences", "5000"), "--sentences is now --limit"),
+        (
+            ("surprisal", "m", "--data", "t.csv", "--sentence", "2"),
+            "--sentence is now an argument: the sentence itself",
+        ),
     ],
 )
 def test_an_old_option_names_the_new_one(capsys, arguments, message):
@@ -526,7 +532,6 @@ def bad_inputs(directory, models, treebank):
         (("parse", stack), "no sentence: give one or more, or --data F"),
         (("parse", stack, "a b", "--data", empty), "give sentences or --data, not both"),
         (("parse", stack, "the dog", "qwx zzk"), "sentence 2 has no word that the model knows: 'qwx zzk'"),
-        (("parse", stack, "a b", "--decoder", "best"), "--decoder must be one of algorithm1, gap; got 'best'"),
         (("parse", lstm, "the dog"), r"the model has no memory \(memory='none'\)"),
         ((*f1, treebank, "--convention", "best"), "convention must be one of 'prpn', .*, 'evalb'; got 'best'"),
         ((*f1, malformed, "--convention", "prpn"), "bad.mrg: the tree that starts on line 1 lacks 2 closing brackets"),

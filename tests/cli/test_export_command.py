@@ -71,8 +71,6 @@ def test_the_command(capsys, trained, tmp_path):
     AutoModelForCausalLM.from_pretrained(tmp_path / "b")
     status, _, err = run(capsys, "export", trained, tmp_path / "a")
     assert (status, "exists and is not empty" in err) == (2, True)
-    status, _, err = run(capsys, "export", trained, tmp_path / "c", "--format", "onnx")
-    assert (status, "torch.export saves a program" in err) == (2, True)
     status, _, err = run(capsys, "export", tmp_path, tmp_path / "c")
     assert (status, "is not a model directory: it has no config.json" in err) == (2, True)
 

@@ -240,7 +240,7 @@ def test_strengths(capsys, models, treebank, tmp_path):
     assert "transitive verbs" in out
 
 
-def test_strengths_of_a_tagged_corpus_and_listed_verbs(capsys, models, tmp_path):
+def test_strengths_of_a_tagged_corpus(capsys, models, tmp_path):
     arguments = ("strengths", models / "stack", "--data", "generated:200:5")
     found = run_json(capsys, *arguments, "--figure", tmp_path / "f.svg")
     assert {"nouns", "verbs", "determiners"} < set(found["groups"])
@@ -249,11 +249,6 @@ def test_strengths_of_a_tagged_corpus_and_listed_verbs(capsys, models, tmp_path)
     status, _, err = run(capsys, *arguments)
     assert status == 0
     assert "no trees to show which verbs have an object" in err
-    found = run_json(capsys, *arguments, "--transitive", "chases, sees,saw", "--intransitive", "sleeps,sleep")
-    sentences = list(generate_corpus(200, 5))
-    wanted = sum(word in ("sleeps", "sleep") for s in sentences for word in s.words)
-    assert found["groups"]["listed intransitive verbs"]["n"] == wanted > 0
-    assert found["contrasts"][-1]["first"] == "listed transitive verbs"
 
 
 def test_chunks_do_not_tell_frames(capsys, models, tmp_path):
@@ -298,13 +293,6 @@ def test_tags_of_an_unknown_tag_set_are_listed_as_they_are(capsys, models, tmp_p
 @pytest.mark.parametrize(
     ("model", "arguments", "message"),
     [
-        ("stack", ["--data", "generated:20", "--transitive", "sees"], "give both"),
-        ("stack", ["--data", "generated:20", "--transitive", ",", "--intransitive", "x"], "verbs separated by commas"),
-        (
-            "stack",
-            ["--data", "generated:20", "--transitive", "qqq", "--intransitive", "x"],
-            "has no listed transitive verbs in the model",
-        ),
         ("stack", ["--data", "UNTAGGED"], "the tree has no part-of-speech tags"),
         ("stack", ["--data", "UNKNOWN"], "knows no word of"),
         ("lstm", ["--data", "generated:20"], "the model has no memory"),

@@ -165,7 +165,7 @@ def test_items_recompute_the_score(tmp_path, run_json, right, convention):
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert [row["words"] for row in rows][:2] == ["the old cat sat on it", "Ann is very old"]
     assert rows[1]["sentence"].endswith("gold.mrg, line 2")
-    assert [row["number"] for row in rows] == ["1", "2", "3", "4"]  # as --only counts
+    assert [row["number"] for row in rows] == ["1", "2", "3", "4"]
     run_json(right, "--items", path, "--max-words", 5, convention=convention)
     with open(path, encoding="utf-8", newline="") as file:
         kept = [row["number"] for row in csv.DictReader(file, delimiter="\t")]
@@ -212,9 +212,9 @@ def test_tags_of_punctuation_that_the_convention_does_not_know(tmp_path, run, ru
 
 def test_trees_are_written(tmp_path, run, right):
     for name in ("t.svg", "t.tex", "t.jsonl", "t.mrg"):
-        assert run(right, "--output", tmp_path / name, "--only", "1,3-4")[0] == 0
+        assert run(right, "--output", tmp_path / name, "--limit", 3)[0] == 0
     assert len((tmp_path / "t.jsonl").read_text().splitlines()) == 3
-    assert read_treebank(str(tmp_path / "t.mrg"))[1].words == ("a", "dog", "and", "a", "cat")
+    assert read_treebank(str(tmp_path / "t.mrg"))[2].words == ("a", "dog", "and", "a", "cat")
     assert "1 of 3 predicted spans are right" not in (tmp_path / "t.tex").read_text()
     assert (tmp_path / "t.svg").read_text().count("predicted spans are right") == 3
 
@@ -253,12 +253,6 @@ def test_keeping_going(tmp_path, run, gold, right):
             "removed_by is for words that are removed",
         ),
         (["--rule", "punctuation=before"], "--rule punctuation=before is for models, and files hold trees already"),
-        (["--only", "1"], "--only says which sentences --output writes; give both"),
-        (
-            ["--output", "t.svg", "--only", "one"],
-            "ranges that rise, such as 1,5-8; got 'one'",
-        ),
-        (["--output", "t.svg", "--only", "1,99"], "--only names sentence 99; "),
         (
             ["--rule", "punctuation=kept", "--rule", "removed=period"],
             "punctuation=kept and removed=period contradict",

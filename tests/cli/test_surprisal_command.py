@@ -150,14 +150,14 @@ def test_a_figure(capsys, monkeypatch, models, data, tmp_path, names):
 
     monkeypatch.setattr(command, "save_figure", lambda path, figure: drawn.append(figure))
     chosen = [model for model in models if model.name in names]
-    arguments = ("surprisal", *chosen, "--data", data, "--figure", tmp_path / "f.png", "--sentence", "3")
+    arguments = ("surprisal", *chosen, TEXTS[2], "--figure", tmp_path / "f.png")
     assert run(capsys, *arguments)[0] == 0
     (figure,) = drawn
     top, below = figure.axes
     assert [label.get_text() for label in top.get_xticklabels()] == ["the", '"old"', "dog"]
     for bars, model in zip(top.containers, chosen, strict=True):
-        expected = surprisal(str(model), TEXTS)
-        heights = expected["surprisal"][expected["sentence"] == 3]
+        expected = surprisal(str(model), [TEXTS[2]])
+        heights = expected["surprisal"]
         np.testing.assert_allclose([bar.get_height() for bar in bars], heights)
     assert len(below.containers) >= 1
     assert top.get_ylabel() == "surprisal (bits)"
@@ -172,13 +172,10 @@ def test_wrong_input_is_one_line_and_leaves_nothing(capsys, models, data, tmp_pa
         (("--data", data, "--column", "txt"), f"{data} has no column 'txt'"),
         (("--data", tmp_path / "folder"), "folder is a directory, not a file"),
         (("--data", data, "--figure", tmp_path / "f.gif"), "a figure's name must end in one of .png, .pdf, .svg"),
-        (("--data", data, "--sentence", "2"), "--sentence says which sentence --figure draws; give both"),
-        (("--data", data, "--figure", tmp_path / "f.png", "--sentence", "2"), "--sentence 2 has no words"),
-        (("--data", data, "--figure", tmp_path / "f.png", "--sentence", "9"), "--sentence must be at most 4"),
         ((model, "--data", data), f"{model} is given twice"),
         (("--data", data, "--json", "--output", "-"), "both print on standard output; leave one out"),
         (("--data", data, "--output", tmp_path / "x.xlsx"), "--output must end in one of .csv, .tsv, .jsonl, .parquet"),
     ]:
-        extra = () if "--output" in arguments or "--sentence" in arguments else ("--output", out)
+        extra = () if "--output" in arguments else ("--output", out)
         assert message in fails(capsys, "surprisal", model, *arguments, *extra), arguments
     assert before == {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}

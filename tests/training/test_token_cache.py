@@ -7,7 +7,6 @@ import shutil
 import pytest
 from test_language_model import run_config
 
-from stack_lm.cli.main import main
 from stack_lm.core.errors import InputError
 from stack_lm.training import token_cache
 from stack_lm.training.config import DataConfig, RunConfig, TokenizerConfig
@@ -57,14 +56,6 @@ def test_text_files_are_tokenised_once(tmp_path, monkeypatch, capsys):
     prepare()
     assert "from the cache" not in capsys.readouterr().err
     assert len(list((tmp_path / "cache" / "tokens").iterdir())) == 9
-    assert main(["cache", "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert len(record["entries"]) == 9
-    assert record["bytes"] == sum(entry["bytes"] for entry in record["entries"]) > 0
-    assert main(["cache", "--clear"]) == 0
-    assert "9 texts" in capsys.readouterr().out
-    assert main(["cache"]) == 0
-    assert "0 texts, 0.0 MB" in capsys.readouterr().out
 
 
 def test_a_pretrained_tokenizer_counts_by_its_content(tmp_path, monkeypatch, capsys):
@@ -104,27 +95,6 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
     (tmp_path / "text.txt").write_text("a b c\n" * 40)
     config = RunConfig(data=DataConfig(source=str(tmp_path / "text.txt"), held_out=4))
     assert len(prepare_data(config).validation) == 4
-
-
-def test_a_cache_on_another_disk_is_cleared(tmp_path, monkeypatch, capsys):
-    """The link to it stays, and what cannot be removed is an error."""
-    monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path))
-    elsewhere = tmp_path / "elsewhere"
-    (elsewhere / "entry").mkdir(parents=True)
-    (elsewhere / "entry" / "ids.npy").touch()
-    (elsewhere / "file").touch()
-    (tmp_path / "tokens").symlink_to(elsewhere)
-    assert main(["cache", "--clear"]) == 0
-    assert "2 texts, 0.0 MB, removed" in capsys.readouterr().out
-    assert list((tmp_path / "tokens").iterdir()) == []
-    (elsewhere / "entry").mkdir()
-
-    def deny(path):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(shutil, "rmtree", deny)
-    assert main(["cache", "--clear"]) == 2
-    assert capsys.readouterr() == ("", f"stack-lm: error: cannot remove {elsewhere}/entry: Permission denied\n")
 
 
 @pytest.fixture

@@ -211,27 +211,16 @@ def test_the_run_of_a_nondeterministic_stack(capsys, tmp_path, size):
     assert "move of the most probable run" in (tmp_path / "p.html").read_text()
     status, out, _ = run(capsys, *arguments)
     assert (status, "symbol" in out, "depth" in out) == (0, True, True)
-    status, _, _ = run(capsys, "plot", "memory", tmp_path / "m", "--input", text, "--output", figure)
-    assert status == 0
     assert png_size(figure)[1] > 300
 
 
-def test_a_plot_of_one_string(capsys, tmp_path):
+def test_a_plot_of_one_string(capsys, tmp_path, monkeypatch):
     saved(tmp_path / "m", "test/per_step", **STACK)
-    output = tmp_path / "figure.svg"
-    told = run_json(capsys, "plot", "computation", tmp_path / "m", "--input", "a b b a", "--output", output)
-    assert told["input"] == "a b b a"
-    assert len(told["outputs"]) == 4
+    monkeypatch.chdir(tmp_path)
+    told = run_json(capsys, "inspect", "m", "a b b a", "--figure", "figure.svg")
+    assert (told["inputs"], len(told["outputs"])) == ("a b b a".split(), 4)
     for label in ("pop strength (elements)", "push strength (elements)", "symbol that is read at each step"):
-        assert f"<!-- {label} -->" in output.read_text()
-
-
-def test_a_plot_of_a_memory(capsys, tmp_path):
-    saved(tmp_path / "m", "test/per_step", **STACK)
-    output = tmp_path / "figure.pdf"
-    status, out, _ = run(capsys, "plot", "memory", tmp_path / "m", "--length", 4, "--output", output)
-    assert (status, out) == (0, f"written: {output}\n")
-    assert output.read_bytes().startswith(b"%PDF")
+        assert f"<!-- {label} -->" in (tmp_path / "figure.svg").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -417,8 +406,7 @@ def test_a_memory_from_outside_is_shown_without_its_contents(tmp_path, registers
 def test_a_plot_of_a_memory_from_outside_has_its_actions(capsys, tmp_path, registers):
     saved(tmp_path / "m", "test/per_step", memory="registers", memory_depth=3)
     output = tmp_path / "figure.svg"
-    status, _, _ = run(capsys, "plot", "memory", tmp_path / "m", "--length", 4, "--output", output)
+    status, _, _ = run(capsys, "inspect", tmp_path / "m", "--output", tmp_path / "p.html", "--figure", output)
     text = output.read_text()
     assert status == 0
     assert all(f"<!-- {said} -->" in text for said in ("decay strength (elements)", "write (weight)", "read (weight)"))
-    assert "<!-- reading -->" not in text

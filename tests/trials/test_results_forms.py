@@ -214,7 +214,7 @@ def test_levels_are_of_tasks_that_there_are():
 
 
 def test_json_is_one_object(capsys, first):
-    assert json.loads(run(capsys, "results", first, "--matrix", "--format", "json")[1])["title"] == "A table, in %"
+    assert json.loads(run(capsys, "results", first, "--matrix", "--json")[1])["title"] == "A table, in %"
 
 
 def test_saved_results_print_the_same_table_and_merge_with_more(capsys, first, second, tmp_path):
