@@ -517,6 +517,14 @@ def test_arguments_come_first_in_usage_lines(capsys, usage):
     assert capsys.readouterr().out.startswith(f"usage: stack-lm {usage} [options]\n")
 
 
+@pytest.mark.parametrize(("command", "most"), [("interventions", 12), ("parse", 13), ("surprisal", 13)])
+def test_commands_have_few_options(capsys, command, most):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    options = re.findall(r"^  (?:-\w, )?(?:-\w \S+, )?(--[\w-]+)", capsys.readouterr().out, re.MULTILINE)
+    assert len({*options} - {"--help", "--json", "--import"}) <= most
+
+
 # --- bad input: one clear line, exit status 2, nothing written
 
 

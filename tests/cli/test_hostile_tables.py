@@ -35,9 +35,13 @@ def refused(capsys, folder, *command):
         (
             "t.jsonl",
             '{"sentence": "a", "x": 1' + "0" * 30 + "}\n",
-            "numbers of over 64 bits",
+            ".parquet cannot hold a column of the data",
         ),
-        ("t.jsonl", '{"sentence": "a", "x": 1}\n{"sentence": "a", "x": [1]}\n', "has values of several types"),
+        (
+            "t.jsonl",
+            '{"sentence": "a", "x": 1}\n{"sentence": "a", "x": [1]}\n',
+            ".parquet cannot hold a column of the data",
+        ),
         ("t.parquet", "PAR1 and no more", "is not a readable Parquet file"),
         ("t.csv", "sentence,surprisal,surprisal_input\na,1,2\n", "'surprisal_input' is taken; rename one of them"),
     ],

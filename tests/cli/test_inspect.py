@@ -11,8 +11,6 @@ import pytest
 from conftest import run, run_json, tiny_config
 
 from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
-from stack_lm.cli.commands import strengths
-from stack_lm.figures.figures import new_figure
 from stack_lm.memory import NeuralStack, register_memory
 from stack_lm.parsing import read_treebank
 from stack_lm.text.generated import generate_corpus
@@ -272,22 +270,6 @@ def test_strengths_of_universal_dependencies(capsys, tmp_path, models):
     status, _, err = run(capsys, "strengths", models / "stack", "--data", path)
     assert status != 0
     assert "sentence 1: a word has no universal tag (column 4)" in err
-
-
-def test_tags_of_an_unknown_tag_set_are_listed_as_they_are(capsys, models, tmp_path, monkeypatch):
-    path = tmp_path / "own.mrg"
-    path.write_text("(CS (NG (w1 the) (w2 dog)) (VG (w3 sees) (NG (w1 the) (w2 cat))) (. .))\n")
-    drawn = []
-    monkeypatch.setattr(strengths, "plot_groups", lambda panels, *_, **__: drawn.extend(panels) or new_figure(1, 1, ""))
-    status, out, err = run(capsys, "strengths", models / "stack", "--data", path, "--figure", tmp_path / "f.png")
-    assert (status, re.findall(r"\bw[123]\b|punctuation", out)) == (0, ["w1", "w2", "w3"])
-    assert [(title, list(groups)) for title, groups in drawn] == [
-        ("all words", ["all words"]),
-        ("the most frequent tags", ["w1", "w2", ".", "w3"]),
-    ]
-    assert err.startswith(
-        "most tags are not from the Penn Treebank, the Brown corpus, Universal Dependencies or STTS: the rows"
-    )
 
 
 @pytest.mark.parametrize(

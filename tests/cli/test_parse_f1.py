@@ -318,7 +318,6 @@ def test_an_ensemble_of_files(run, run_json, right, balanced, gold, tmp_path):
     assert mutual[0, 2] == 100
     assert (mutual == mutual.T).all()
     assert ensemble["outliers"] == [str(balanced)]
-    assert run_json(*command, "--outlier-share", "0")["ensemble"]["outliers"] == []
     assert len((tmp_path / "t.jsonl").read_text().splitlines()) == len(TREES)
     status, out, _ = run(*command)
     assert status == 0
@@ -335,7 +334,6 @@ def test_bad_ensembles(run, right, balanced, tmp_path):
         ((right, "--ensemble", empty), "empty.jsonl is empty"),
         ((right, "--ensemble", short), "short.jsonl has 2 trees, but"),
         ((right, "--ensemble", other), "word 2 is 'fox', in the gold tree 'dog'"),
-        ((right, "--ensemble", balanced, "--outlier-share", "2"), "must be from 0 to 1; got 2"),
         ((right, balanced, "--prior", "right-branching"), "--prior needs --ensemble"),
         ((right, "--ensemble", balanced, "--prior", "left"), "--prior must be one of right-branching"),
         ((right, "--layer", "0"), "--layer is for models, and files hold trees already"),

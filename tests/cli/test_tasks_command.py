@@ -98,17 +98,6 @@ def test_files_that_agree(name, lines, tmp_path, capsys):
     assert run(capsys, "check", name, str(path)) == (0, f"{path}: {number} of {number} lines agree with {name}\n", "")
 
 
-def test_options_may_come_before_the_file(tmp_path, capsys):
-    path = tmp_path / "strings.csv"
-    path.write_text("(2 )2,(2 )2 </s>\n")
-    answers = [
-        run(capsys, "check", "dusell2023/dyck", *arguments)
-        for arguments in (("symbol_types=3", str(path)), (str(path), "symbol_types=3"))
-    ]
-    assert answers[0] == answers[1]
-    assert answers[0][1].startswith(f"{path}: ")
-
-
 def test_files_that_do_not_agree(tmp_path, capsys):
     path = tmp_path / "strings.csv"
     path.write_text("0 1,0 1\n1 1,1 1\n0 1,0\n#,#\n" + "0,1\n" * 6)

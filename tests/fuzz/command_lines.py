@@ -136,7 +136,7 @@ def _tasks() -> Iterator[Command]:
 
 
 def _publishing() -> Iterator[Command]:
-    yield _of("presets copy merrill2019/brown_u1 {}/out/mine.yaml")
+    yield _of("presets show merrill2019/brown_u1")
     yield _of("card {}/out/run --results {}/evaluation.json --license mit", "evaluation.json", *RUN)
     yield _of("push {}/out/run someone/model --dry-run {}/out/upload", *RUN)
     yield _of("export {}/model {}/out/exported --json", *MODEL)

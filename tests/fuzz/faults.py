@@ -41,7 +41,8 @@ from fuzz.mutations import damage_arguments, damage_file
 
 from stack_lm import ModelScorer
 from stack_lm.cli.main import main as stack_lm
-from stack_lm.core.console import positive_int, quiet_libraries, script_parser
+from stack_lm.core.console import positive_int, script_parser
+from stack_lm.core.quiet import quiet_libraries
 
 # What commands import, so that a case starts at once.
 LOADED = (

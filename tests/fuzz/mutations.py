@@ -338,7 +338,7 @@ def damage_arguments(rng: random.Random, arguments: list[str]) -> list[str]:
     if kind == 2:
         return [*arguments[:place], str(rng.choice(NUMBERS)), *arguments[place + 1 :]]
     if kind == 3:
-        options = "--device --batch-tokens --limit --held-out --by --max-words --outlier-share --base --column "
+        options = "--device --batch-tokens --limit --held-out --by --max-words --base --column "
         options += "--word-strength --layer --seeds --rule --against --ensemble"
         values = [*texts, *map(str, NUMBERS), "cpu", "meta", "generated:1000000000000"]
         return [*arguments, rng.choice(options.split()), rng.choice(values)]

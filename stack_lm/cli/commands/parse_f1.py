@@ -79,11 +79,6 @@ OPTIONS: dict[str, str | tuple[str, dict[str, Any]]] = {
     "--baselines": "also score baseline trees, which ignore the words, and the best binary trees",
     "--against": "sentences, from the first model to each of these, by the paired bootstrap",
     "--ensemble": "models or files",
-    "--outlier-share X": (
-        "with --ensemble: a run whose mean F1 with the others is below X of the median has no vote; 0: all vote. No "
-        "gold tree is used",
-        {"default": OUTLIER_SHARE},
-    ),
     "--prior NAME[:N]": f"with --ensemble: also score it with N (1) more votes for such trees: {', '.join(PRIORS)}",
     "--output": "write the scored trees: .html, .svg and .jsonl with the gold trees; .tex, .mrg",
     "--items": "sentences",
@@ -128,7 +123,7 @@ def run(options: argparse.Namespace) -> Report:
     if options.ensemble:
         runs = [(system.name, system.trees) for system in systems]
         result["ensemble"], trees_shown = score_ensemble(
-            chosen, runs, convention, outlier_share=options.outlier_share, prior=prior
+            chosen, runs, convention, outlier_share=OUTLIER_SHARE, prior=prior
         )
         score = score_trees(chosen, trees_shown, convention, keep_going=None in trees_shown)
     if options.output:
@@ -173,11 +168,8 @@ def _check_options(options: argparse.Namespace, names: Sequence[str], rules: Rul
     if [options.data, *names].count("-") > 1:
         raise InputError("only one of --data and the files of trees can be standard input")
 
-    for name, default in (("prior", None), ("outlier_share", OUTLIER_SHARE)):
-        if getattr(options, name) != default and not options.ensemble:
-            raise InputError(f"--{name.replace('_', '-')} needs --ensemble")
-    if not 0 <= options.outlier_share <= 1:
-        raise InputError(f"--outlier-share must be from 0 to 1; got {options.outlier_share:g}")
+    if options.prior is not None and not options.ensemble:
+        raise InputError("--prior needs --ensemble")
     if len(names) > 1 and not options.ensemble and (options.output or options.items):
         raise InputError(f"--output and --items write the trees of one system; got {len(names)}: {', '.join(names)}")
     if not options.keep_going:

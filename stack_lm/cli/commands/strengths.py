@@ -13,7 +13,7 @@ from ...core.console import print_note, progress, write_table
 from ...core.errors import InputError
 from ...core.messages import shortened
 from ...figures.figures import check_figure_names, plot_groups, save_figure
-from ...figures.strengths import ALL_WORDS, CLASSES, PUNCTUATION, Occurrences, Summary, contrast
+from ...figures.strengths import ALL_WORDS, Occurrences, Summary, contrast
 from ...figures.verbs import VERB_FRAMES, verb_frames
 from ...hub.locating import find_models
 from ...parsing.distances import distances_from_trace
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 AT_LEAST = 20  # occurrences with a frame that a verb form needs to be listed by itself
 SHOWN_VERBS = 8
-SHOWN_TAGS, DRAWN_TAGS = 20, 4  # if most words have no class
 
 EXAMPLE = "stack-lm strengths runs/brown-u1 --data nltk:treebank --figure strengths.png"
 
@@ -147,24 +146,13 @@ def _read_tagged(options: argparse.Namespace, problems: Problems) -> Tagged:
     return [tree.words for tree in trees], tags, frames
 
 
-def _has_classes(result: dict[str, Any]) -> bool:
-    """True if most words have a class; if not, the tags are of another set than those of `CLASSES`."""
-    counts = {name: result["groups"][name]["n"] for name in CLASSES if name in result["groups"]}
-    n_marks = counts.pop(PUNCTUATION, 0)  # whose tags many tag sets share
-    return 2 * sum(counts.values()) >= result["n_words"] - n_marks
-
-
 def _corpus_figure(
     words: Occurrences,
     result: dict[str, Any],
     groups: Mapping[str, np.ndarray],
     verbs: Mapping[str, np.ndarray],
 ) -> Figure:
-    if _has_classes(result):
-        parts = ("nouns and verbs", {name: words.values[groups[name]] for name in ("nouns", "verbs") if name in groups})
-    else:
-        tags, frequent = np.array(words.tags), islice(result["by_tag"], DRAWN_TAGS)
-        parts = ("the most frequent tags", {tag: words.values[tags == tag] for tag in frequent})
+    parts = ("nouns and verbs", {name: words.values[groups[name]] for name in ("nouns", "verbs") if name in groups})
     panels = [
         ("all words", {ALL_WORDS: words.values}),
         parts,
@@ -176,13 +164,6 @@ def _corpus_figure(
 
 def _tables(result: dict[str, Any]) -> Iterator[PrintedTable]:
     groups = result["groups"]
-    if not _has_classes(result):
-        groups = {name: of_words for name, of_words in groups.items() if name not in CLASSES}
-        groups |= dict(islice(result["by_tag"].items(), SHOWN_TAGS))
-        print_note(
-            "most tags are not from the Penn Treebank, the Brown corpus, Universal Dependencies or STTS: the rows are "
-            "tags"
-        )
     share = 100 * result["n_unknown"] / (result["n_unknown"] + result["n_words"])
     yield PrintedTable(
         f"{result['signal'].replace('_', ' ')} in elements, {result['n_sentences']:,} sentences of {result['data']}",

@@ -134,22 +134,7 @@ def _frame(records: Sequence[Record | None], options: argparse.Namespace) -> tup
     left_out = dict.fromkeys(fields) | {column: ""}
     rows = [left_out if record is None else record.fields | {column: record.text} for record in records]
     frame = pd.DataFrame(rows).convert_dtypes()
-    if (options.output or "").lower().endswith(".parquet"):
-        _check_for_parquet(frame)
     return frame, column
-
-
-def _check_for_parquet(frame: pd.DataFrame) -> None:
-    import pyarrow
-
-    for name, values in frame.items():
-        try:
-            pyarrow.array(values, from_pandas=True)
-        except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise InputError(
-                f"the column {name!r} has values of several types, or numbers of over 64 bits, which .parquet cannot "
-                "hold; name an --output that ends in .jsonl"
-            ) from error
 
 
 def _read_frequencies(path: str) -> dict[str, float]:
@@ -226,11 +211,20 @@ def _write(path: str, table: pd.DataFrame) -> None:
     ending = Path(path).suffix.lower()
     with atomic_file(path) as temporary:
         if ending == ".parquet":
-            table.to_parquet(temporary, index=False)
+            _write_parquet(temporary, table)
         elif ending == ".jsonl":
             table.to_json(temporary, orient="records", lines=True, force_ascii=False, double_precision=15)
         else:
             table.to_csv(temporary, index=False, sep="\t" if ending == ".tsv" else ",", lineterminator="\n")
+
+
+def _write_parquet(path: Path, table: pd.DataFrame) -> None:
+    import pyarrow
+
+    try:
+        table.to_parquet(path, index=False)
+    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:  # several types, over 64 bits
+        raise InputError(f".parquet cannot hold a column of the data; name another --output: {error}") from error
 
 
 def _figure(options: argparse.Namespace, tables: dict[str, pd.DataFrame], number: int) -> Figure:
