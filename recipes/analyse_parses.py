@@ -133,7 +133,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--data", dest="treebank", metavar="PATH", required=True, help="a treebank with tags, as for stack-lm parse-f1"
     )
-    parser.add_argument("--output", metavar="DIRECTORY", required=True, help="folder for the tables and the figure")
+    parser.add_argument(
+        "-o", "--output", metavar="DIRECTORY", required=True, help="folder for the tables and the figure"
+    )
     parser.add_argument("--conventions", metavar="NAME", nargs="+", help="default: all")
     shared(parser, *LAYER, *DEVICE)
     options = parser.parse_args(arguments)

@@ -191,7 +191,7 @@ def test_a_model_of_sigmoids_has_no_distributions(capsys, models, tmp_path):
         (["stack", "qwx zzy"], "the sentence has no word that the model knows: 'qwx zzy'"),
         (["stack", SENTENCE, "--figure", "x.png", "--distributions", "x.png"], "must be different files"),
         (["lstm", SENTENCE, "--signal", "push_strength"], "the model has no memory"),
-        (["lstm", SENTENCE, "--decoder", "gap"], "--decoder is for a model with strengths for parsing"),
+        (["lstm", SENTENCE, "--decoder", "gap"], "the model has no memory"),
     ],
 )
 def test_bad_input_of_inspect(capsys, models, treebank, tmp_path, monkeypatch, arguments, message):

@@ -95,7 +95,7 @@ def test_what_the_command_refuses(capsys, tmp_path, results):
     for arguments, message in (
         (("plot", "results", results, "-o", tmp_path / "f.html"), "must end in one of .png, .pdf, .svg;"),
         (("plot", "results", results, "--score", "nats", "-o", tmp_path / "f.png"), "have no test score 'nats'"),
-        (("plot", "results", tmp_path / "none", "-o", tmp_path / "f.png"), "none does not exist"),
+        (("plot", "results", tmp_path / "none", "-o", tmp_path / "f.png"), "none has no results"),
     ):
         status, out, err = run(capsys, *arguments)
         assert (status, out, len(err.splitlines())) == (2, "", 1)
