@@ -20,8 +20,8 @@ test-slow: $(VENV)/.dev
 # both ends: the default build is of gigabytes, and index servers have the CPU's build of few releases.
 TORCH ?= 2.13.0
 COMPAT ?= build/compat
-COMPAT_TESTS ?= tests/models/test_generation.py tests/models/test_modeling.py tests/models/test_modeling_heads.py tests/models/test_own_model.py \
-	tests/models/test_torch_export.py tests/hub/test_code.py \
+COMPAT_TESTS ?= tests/models/test_generation.py tests/models/test_modeling.py tests/models/test_modeling_heads.py \
+	tests/models/test_own_model.py tests/models/test_torch_export.py tests/hub/test_code.py \
 	tests/clients/test_training.py tests/clients/test_peft.py tests/cli/test_cli.py
 
 compat: compat-old compat-new
@@ -30,7 +30,7 @@ compat: compat-old compat-new
 compat-old compat-new: compat-%: $(COMPAT)/%.txt
 	$(PYTHON) -m venv $(COMPAT)/$*
 	$(COMPAT)/$*/bin/pip install -q torch==$(TORCH)
-	$(COMPAT)/$*/bin/pip install -q --upgrade --upgrade-strategy eager torch==$(TORCH) -c $< -e ".[export,plots]" \
+	$(COMPAT)/$*/bin/pip install -q --upgrade --upgrade-strategy eager torch==$(TORCH) -c $< -e ".[plots]" \
 		hypothesis peft pytest setuptools
 	NUMBA_CACHE_DIR=$(abspath $(COMPAT))/$*/numba $(COMPAT)/$*/bin/python -m pytest -q \
 		-m "not gpu and not network" $(COMPAT_TESTS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 extras = project["optional-dependencies"]
-for requirement in (*project["dependencies"], *extras["plots"], *extras["export"], *extras["clients"]):
+for requirement in (*project["dependencies"], *extras["plots"], *extras["clients"]):
     name, bound = re.match(r"([\w-]+)>=([\w.]+)", requirement).groups()
     if name != "torch":
         print(f"{name}=={bound}")

@@ -1,4 +1,4 @@
-"""What a command gives back: a record and tables, which are printed here, and the problems of its input."""
+"""The result of a command: a record and tables, which are printed here, and the problems of its input."""
 
 from __future__ import annotations
 

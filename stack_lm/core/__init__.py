@@ -1,1 +1,1 @@
-"""What every room uses: checks, configuration files, plug-ins, messages, the console, atomic writes."""
+"""The foundation of all rooms: checks, configuration files, plug-ins, messages, the console, atomic writes."""

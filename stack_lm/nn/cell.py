@@ -28,7 +28,7 @@ _DESCRIBED = (
 
 
 class ScanOutputs(TypedDict, total=False):
-    """What a scan collects besides its outputs.
+    """The results of a scan besides its outputs.
 
     Attributes:
         output_actions: the actions.

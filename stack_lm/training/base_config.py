@@ -1,4 +1,4 @@
-"""What the configurations of all trainers share: dataclasses whose field types define the allowed values."""
+"""The common part of the configurations of all trainers: dataclasses whose field types define the allowed values."""
 
 from __future__ import annotations
 

@@ -191,10 +191,7 @@ def test_links_and_pipes_as_inputs(capsys, model, tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (
-            '{"words": ["a", "b"], "distances": [1, 1%s]}' % ("0" * 500),
-            "distances[1] must be a finite number",
-        ),
+        ('{"words": ["a", "b"], "distances": [1, 1%s]}' % ("0" * 500), "distances[1] must be a finite number"),
         ("[" * 50_000, "nested too deep"),
         ('{"words": ["a", "\\ud800"], "distances": [1, 2]}', "'\\ud800' is not a valid character in text"),
     ],

@@ -59,6 +59,3 @@ def test_words_that_nobody_sees(capsys, folder, model):
         assert run(capsys, "parse", model, "--data", "odd.txt", "--output", f"t.{ending}")[0] == 0
     rows = run_json(capsys, "surprisal", model, "--data", "odd.txt", "--figure", "f.pdf")["rows"]
     assert [row["word"] for row in rows if row["sentence"] == 1] == words
-
-
-# --- training

@@ -32,7 +32,7 @@ BROKEN = {
     "agreement {m} --oov wrong --format linzen --data {f}": (
         "l.tsv",
         HEADER + LINZEN + LINZEN.replace("3", "9") + LINZEN,
-        "row 2: verb_index: index 9 is outside",
+        "row 2: verb_index: index 9 is outside a sentence of 4 words",
         "n_items",
     ),
 }

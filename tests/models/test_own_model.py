@@ -21,7 +21,7 @@ from stack_lm.models.cache import CACHE_NAME
 from stack_lm.nn import memories
 from stack_lm.testing import check_model
 
-SOURCE = Path(__file__).with_name("memory_transformer.py")
+SOURCE = Path(__file__).parents[1] / "memory_transformer.py"
 RECIPE = Path(__file__).parents[2] / "recipes" / "train_lm.py"
 SENTENCE = "the dog that the cats fear chases a rabbit ."
 

@@ -93,8 +93,8 @@ def test_the_backend_does_not_depend_on_the_number_of_sentences(models, monkeypa
     """Else one sentence could have two trees: backends differ in the last digits of strengths."""
     monkeypatch.delenv("STACK_LM_SCAN_BACKEND", raising=False)
     options = argparse.Namespace(
-        **dict.fromkeys(("signal", "decoder", "layer", "dropout")),
-        **{"device": "cpu", "word_strength": "last", "dropout_samples": 0, "batch_tokens": 64},
+        **dict.fromkeys(("signal", "decoder", "layer")),
+        **{"device": "cpu", "word_strength": "last", "dropout_samples": (0, None), "batch_tokens": 64},
     )
     layer = open_parser(str(models / "one"), options).scorer.memories[0]
     assert layer.scan_backend is None
