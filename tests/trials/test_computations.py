@@ -276,29 +276,24 @@ def test_a_plot_of_training(capsys, tmp_path, small_run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["computation", "M", "--input", "a c"], "'c' is not a symbol of test/per_step"),
-        (
-            ["computation", "M", "--score", "loss"],
-            "--score goes with convergence, lengths or results, not with computation",
-        ),
-        (["results", "RUNS", "--score", "accuracy.mean"], "--score is the name of a score, such as accuracy; got 'acc"),
-        (["memory", "M", "--input", "a", "--length", "3"], "--length is for a random string, and --input names one"),
-        (["computation", "RUNS"], "has no model of a task: there is no task.json"),
-        (["lengths", "M"], "has no results: there is no table.yaml"),
-        (["lengths", "RUNS", "--score", "coarse"], "have no score 'coarse'; they have accuracy"),
-        (["convergence", "RUNS", "--score", "coarse"], "have no 'coarse' of validation strings; --score loss has them"),
-        (["lengths", "RUNS", "--rows", "tape"], "no row matches 'tape'; the rows are echo, yes; echo, no"),
-        (["memory", "M", "--input", ""], "a figure of test/per_step needs a string of at least one symbol"),
-        (["computation", "M", "--input", "a " * 121], "a figure shows at most 120 steps; there are 121"),
-        (["lengths", "RUNS", "M"], "a figure of lengths has one DIR; got 2"),
+        (["inspect", "M", "a c"], "'c' is not a symbol of test/per_step"),
+        (["inspect", "M", ""], "a figure of test/per_step needs a string of at least one symbol"),
+        (["inspect", "M", "a " * 121, "--figure", "f.png"], "a figure shows at most 120 steps; there are 121"),
+        (["plot", "computation", "M"], "plot computation is now `stack-lm inspect MODEL STRING --figure FILE`"),
+        (["plot", "results", "RUNS", "--score", "accuracy.mean"], "--score is the name of a score, such as"),
+        (["plot", "lengths", "M"], "has no results: there is no table.yaml"),
+        (["plot", "lengths", "RUNS", "--score", "coarse"], "have no score 'coarse'; they have accuracy"),
+        (["plot", "convergence", "RUNS", "--score", "coarse"], "of validation strings; --score loss has them"),
+        (["plot", "lengths", "RUNS", "--rows", "tape"], "no row matches 'tape'; the rows are echo, yes; echo, no"),
+        (["plot", "lengths", "RUNS", "M"], "a figure of lengths has one DIR; got 2"),
     ],
 )
 def test_bad_input(capsys, tmp_path, trials, arguments, message):
     saved(tmp_path / "m", "test/per_step", **STACK)
     places = {"M": tmp_path / "m", "RUNS": trials}
-    output = tmp_path / "figure.png"
+    output = tmp_path / ("page.html" if arguments[0] == "inspect" else "figure.png")
     given = [places.get(argument, argument) for argument in arguments]
-    status, out, err = run(capsys, "plot", *given, "--output", output)
+    status, out, err = run(capsys, *given, "--output", output)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert message in err
     assert not output.exists()
