@@ -49,7 +49,7 @@ def _parsing() -> Iterator[Command]:
     yield _of("parse {}/model SENTENCE --json --decoder gap --signal total_strength", *MODEL)
     yield _of("parse {}/deep SENTENCE --json --layer 0", *DEEP)
     yield _of("parse {}/model SENTENCE --ensemble {}/other {}/model", "other/config.json", "other/model.safetensors")
-    for ending in ("mrg", "jsonl", "pdf", "html"):
+    for ending in ("mrg", "jsonl", "svg", "html"):
         yield _of(f"parse {{}}/model --data {{}}/text.txt --output {{}}/out/t.{ending} --json", "text.txt")
     yield _of("parse {}/model --data - --column sentence --output {}/out/t.html", "table.csv", stdin="table.csv")
     yield _of("parse {}/model --data {}/tables/*.csv --json", "tables/a.csv", "tables/b.csv")

@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(parser, "[SENTENCE ...]", "text of a sentence; - reads stdin")
     add_sentences(parser)
     output = "also write the trees to this file, in the format of its ending: .html, a page to look through; .svg; "
-    output += ".pdf (needs stack-lm[plots]); .tex for LaTeX (forest); .jsonl with distances; .mrg, .tree, .ptb, .txt "
+    output += ".tex for LaTeX (forest); .jsonl with distances; .mrg, .tree, .ptb, .txt "
     shared(parser, "--output", output=f"{output}or no ending for one (X (X the) ...) per line")
     shared(parser, "--ensemble", ensemble="models")
     add_dropout_option(parser)
