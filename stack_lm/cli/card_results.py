@@ -7,14 +7,16 @@ import re
 import statistics
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 from ..core.checks import compile_pattern
-from ..core.console import print_json, print_note
+from ..core.console import print_note
 from ..core.errors import InputError
 from ..core.messages import shortened
 from ..hub.card_scores import ScoreOfModels, Value, read_scores
 from .files import check_different, short_names
 from .printing import Heading, PrintedTable
+from .report import Report
 
 _TITLE = "Scores of models"
 _BESIDE = 4  # models side by side, even with fewer scores
@@ -22,8 +24,8 @@ _SEED = re.compile(r"[-_ ,(]*(?<![A-Za-z0-9])(?:seed|s)[-_ =]?\d+\)?$")  # u1-se
 _SUMMARY = "minimum, median, maximum"
 
 
-def print_scores(options: argparse.Namespace) -> None:
-    """Print a line for each score, with a column for each model; or transposed, with `--column` or many models.
+def scores_of_models(options: argparse.Namespace) -> Report:
+    """A line for each score, with a column for each model; or transposed, with `--column` or many models.
 
     Raises:
         InputError: for an option for trials, a model without a card or scores, or a pattern without a match.
@@ -37,34 +39,32 @@ def print_scores(options: argparse.Namespace) -> None:
     check_different(options.directories)
     models, scores = read_scores(options.directories)
     names = short_names(models)
-    described = dict(zip(names, models, strict=True))
+    record: dict[str, Any] = {"models": dict(zip(names, models, strict=True))}
+    title = options.title or _TITLE
     if options.columns:
-        _print_columns(options, described, scores)
-        return
+        more, heads, body = _by_model(options, names, scores)
+        return Report(record | more, [PrintedTable(title, heads, body)], form=options.format)
     if options.summary:
         raise InputError("--summary is about the columns of --column; give one or more")
     if options.rows is not None:
         scores = _chosen(scores, options.rows, "--rows")
-    if options.json:
-        print_json({"models": described, "scores": _described(scores, names)})
-        return
+    record["scores"] = _described(scores, names)
+    rows: list[list[str] | Heading] = []
     if len(names) > max(_BESIDE, len(scores)):
-        rows = [[name, *(str(score.values.get(model, "")) for score in scores)] for model, name in enumerate(names)]
-        PrintedTable(options.title or _TITLE, ["model", *(score.full_name for score in scores)], rows, 1).print_as(
-            options.format
-        )
-        return
-    body: list[list[str] | Heading] = []
-    for heading, of_data in groupby(scores, attrgetter("heading")):
-        body.append(Heading(heading))
-        for score in of_data:
-            body.append([score.metric, *(str(score.values.get(model, "")) for model in range(len(names)))])
-    PrintedTable(options.title or _TITLE, ["score", *names], body, 1).print_as(options.format)
+        heads = ["model", *(score.full_name for score in scores)]
+        rows += [[name, *(str(score.values.get(i, "")) for score in scores)] for i, name in enumerate(names)]
+    else:
+        heads = ["score", *names]
+        for heading, of_data in groupby(scores, attrgetter("heading")):
+            rows.append(Heading(heading))
+            rows += [[s.metric, *(str(s.values.get(i, "")) for i in range(len(names)))] for s in of_data]
+    return Report(record, [PrintedTable(title, heads, rows)], form=options.format)
 
 
-def _print_columns(options: argparse.Namespace, models: dict[str, str], scores: list[ScoreOfModels]) -> None:
-    """Print a row for each model with a score in one of the columns, which are the heads of `--column`."""
-    names = list(models)
+def _by_model(
+    options: argparse.Namespace, names: list[str], scores: list[ScoreOfModels]
+) -> tuple[dict[str, Any], list[str], list[list[str]]]:
+    """The record, the heads and the rows of a table of models with a score in one of the columns of `--column`."""
     columns = _columns(options.columns, names, scores)
     shown = [model for model in range(len(names)) if any(model in column for column in columns.values())]
     if left_out := [name for model, name in enumerate(names) if model not in shown]:
@@ -72,27 +72,19 @@ def _print_columns(options: argparse.Namespace, models: dict[str, str], scores: 
     seeds = _seeds(names, shown) if options.summary else {}
     if options.summary and not seeds:
         print_note("--summary finds no models whose names differ only in the seed at their end, such as u1-seed3")
-    if options.json:
-        rows = [
-            {"model": names[model]}
-            | {head: column[model].value if model in column else None for head, column in columns.items()}
-            for model in shown
-        ]
-        summary = [
-            {"models": [names[model] for model in group], "name": name}
-            | {head: _range(column, group) or None for head, column in columns.items()}
-            for name, group in seeds.items()
-        ]
-        print_json({"models": models, "rows": rows} | ({"summary": summary} if options.summary else {}))
-        return
     ends = {group[-1]: (name, group) for name, group in seeds.items()}
-    body = []
+    rows, summary, body = [], [], []
     for model in shown:
+        values = {head: column[model].value if model in column else None for head, column in columns.items()}
+        rows.append({"model": names[model]} | values)
         body.append([names[model], *(str(column.get(model, "")) for column in columns.values())])
         if model in ends:
             name, group = ends[model]
             body.append([f"{name}: {_SUMMARY}", *(_summary(column, group) for column in columns.values())])
-    PrintedTable(options.title or _TITLE, ["model", *columns], body, 1).print_as(options.format)
+    for name, group in seeds.items():
+        ranges = {head: _range(column, group) or None for head, column in columns.items()}
+        summary.append({"models": [names[model] for model in group], "name": name} | ranges)
+    return {"rows": rows} | ({"summary": summary} if options.summary else {}), ["model", *columns], body
 
 
 def _seeds(names: list[str], models: list[int]) -> dict[str, list[int]]:

@@ -16,7 +16,6 @@ from ..core.messages import did_you_mean
 from ..eval.choices import ChoiceResult, OutOfVocabulary, correct_codes, score_choices, with_unknown_words
 from ..eval.significance import mcnemar
 from ..hub.locating import find_models
-from ..text.formats import cell_value
 from ..text.records import read_records
 from .choice_runs import MEAN_OVER_SETS, SETS, SHOWN_VALUES, report_runs, runs_record, shown_properties
 from .files import TABLES, check_different, check_ending, check_outputs, short_names
@@ -205,8 +204,8 @@ def _items_table(task: ChoiceTask, result: ChoiceResult) -> tuple[list[str], lis
 def _read_result(path: str, task: ChoiceTask, oov: OutOfVocabulary, groups: dict[str, list[str]]) -> ChoiceResult:
     """Read a model's result from its table of the same items.
 
-    Properties come from the items and from `groups`. Only columns missing from the items are read: a cell does not
-    record whether its value is text or a number, so groups of different runs might not match.
+    Properties come from the items and from `groups`, not from the table: a cell does not record whether its value is
+    text or a number.
     """
     kind = "csv" if path.lower().endswith(".csv") else "tsv"
     rows = list(read_records(path, column="outcome", format_name=kind, keep_empty=False))
@@ -229,13 +228,9 @@ def _read_result(path: str, task: ChoiceTask, oov: OutOfVocabulary, groups: dict
         outcomes.append(row["outcome"])
     correct_codes(outcomes, oov)
     own = {name: values for name, values in task.properties(task.items).items() if any(v is not None for v in values)}
-    properties: dict[str, Sequence[str | int | None]] = own | groups
-    shown = _shown_names(task, properties).values()
-    names = [name for name in rows[0].fields if name not in {*_columns(task), *properties, *shown}]
-    values = {name: [record.fields[name] for record in rows] for name in names}
     return score_choices(
         np.array(logprobs),
-        properties | {name: list(map(cell_value, column)) for name, column in values.items()},
+        own | groups,
         identical=[outcome == "identical" for outcome in outcomes],
         unknown=[outcome == "oov" for outcome in outcomes],
         oov=oov,

@@ -120,15 +120,14 @@ def _removed(convention: Convention, result: dict[str, Any]) -> str:
 
 def _details(systems: Sequence[dict[str, Any]]) -> Iterator[PrintedTable]:
     """The scores by length and label, with a row for each system; and notes on how models were read."""
-    alone = len(systems) == 1
-    names = ["F1"] if alone else [system["system"] for system in systems]
+    names = [system["system"] for system in systems]
     lengths = [{name: Score(**part) for name, part in system["by_length"].items()} for system in systems]
     rows = [(name, *(part.f1 for part in parts.values())) for name, parts in zip(names, lengths, strict=True)]
     counts = {
         tuple(part.n_sentences for part in parts.values()): name for name, parts in zip(names, lengths, strict=True)
     }
     rows += [("sentences" if len(counts) == 1 else f"sentences, {name}", *of_name) for of_name, name in counts.items()]
-    yield PrintedTable("F1 in % by words in a sentence", ["" if alone else "trees", *lengths[0]], rows)
+    yield PrintedTable("F1 in % by words in a sentence", ["trees", *lengths[0]], rows)
     labels = [system.get("label_recall", {}) for system in systems]
     evalb = [
         {name.replace("_", " "): value for name, value in system.get("evalb", {}).items() if isinstance(value, float)}
@@ -136,12 +135,8 @@ def _details(systems: Sequence[dict[str, Any]]) -> Iterator[PrintedTable]:
     ]
     for title, scores in (("recall of gold phrases by label, in %", labels), ("as EVALB reports", evalb)):
         if columns := list(scores[0])[:SHOWN_LABELS]:
-            cells = [[of_system.get(column) for column in columns] for of_system in scores]
-            if alone:
-                yield PrintedTable(title, columns, cells)
-            else:
-                of_names = [[name, *row] for name, row in zip(names, cells, strict=True)]
-                yield PrintedTable(title, ["trees", *columns], of_names)
+            cells = [[name, *map(of_system.get, columns)] for name, of_system in zip(names, scores, strict=True)]
+            yield PrintedTable(title, ["trees", *columns], cells)
 
 
 def note_readings(systems: Sequence[dict[str, Any]]) -> None:

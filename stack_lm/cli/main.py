@@ -26,7 +26,6 @@ GROUPS = {
         "surprisal": "compute the surprisal of each word of sentences, and a memory's strengths, for reading-time "
         "studies",
         "warmup": "compile the fast scan now, once for this machine, so that the first run need not",
-        "cache": "show the size of the tokenised text that is kept between runs, or remove it",
     },
     "score": {
         "perplexity": "measure perplexity on a text",
@@ -41,7 +40,7 @@ GROUPS = {
         "strengths": "summarise a model's strengths by part of speech, and for verbs with and without an object",
         "interventions": "measure how perplexity and agreement change when the actions of a trained memory are "
         "replaced",
-        "plot": "draw a model's computation on a string, the scores of its trials, or a language model's training",
+        "plot": "draw the scores of trials of formal tasks, or the training of models of language",
     },
     "train": {
         "train": "train a language model, a classifier, a parser, or models of formal tasks: the recipes of the papers",

@@ -10,20 +10,13 @@ import numpy as np
 
 from ..core.checks import is_number
 from ..core.console import positive_int
-from ..core.messages import check_name
-from ..parsing.distances import DECODERS, SHIFTS
 from ..text.plain import check_encodable
-from .options import DEVICE, LAYER, option, shared
+from .options import option
 from .printing import PrintedTable
 
 if TYPE_CHECKING:
     from ..scoring.parser import Parser
     from ..scoring.sentences import ModelScorer
-
-
-def add_parsing_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that turn a model's strengths into trees."""
-    shared(parser, "--signal", "--decoder", *LAYER, *DEVICE)
 
 
 def dropout_samples(text: str) -> tuple[int, float | None]:
@@ -52,14 +45,6 @@ def first_given(options: argparse.Namespace, names: Sequence[str]) -> str | None
     defaults = {"word_strength": "last", "dropout_samples": (0, None)}
     given = (name for name in names if getattr(options, name) != defaults.get(name))
     return next((f"--{name.replace('_', '-')}" for name in given), None)
-
-
-def check_parsing_options(options: argparse.Namespace) -> None:
-    """Check the options before a model is loaded."""
-    if options.decoder is not None:
-        check_name("--decoder", options.decoder, DECODERS)
-    if options.signal is not None:
-        check_name("--signal", options.signal, SHIFTS)
 
 
 def reading_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -110,8 +95,3 @@ def signals_table(words: Sequence[str], unknown: np.ndarray | None, signals: Map
     """A table with a row for each word and a column for each signal; `words` and `unknown` as `shown_words`."""
     rows = zip(shown_words(words, unknown), *(values.tolist() for values in signals.values()), strict=True)
     return PrintedTable("", ["word", *(name.replace("_", " ") for name in signals)], list(rows))
-
-
-def print_signals(words: Sequence[str], unknown: np.ndarray | None, signals: Mapping[str, np.ndarray]) -> None:
-    """Print the table of `signals_table`."""
-    signals_table(words, unknown, signals).print_as("text")

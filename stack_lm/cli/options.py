@@ -22,8 +22,8 @@ _HELP = {
     "--column NAME": "column with the text, in tables and JSON (default: text, sentence, or the only column of text)",
     "--data SOURCE": "{}: a file of text, .jsonl, .json, .csv, .tsv, .parquet or .mrg, a directory of them, nltk:NAME, "
     "generated:N:SEED, wikitext, hub:DATASET, or - for standard input",
-    "--decoder NAME": "one of {} (default: gap for run_depth, because it keeps all spans of the "
-    "run; otherwise algorithm1)",
+    "--decoder": "how distances become trees (default: gap for run_depth, because it keeps all spans of the run; "
+    "otherwise algorithm1)",
     "--device NAME": "such as cpu or cuda:1; a GPU if there is one, by default",
     "--ensemble MODEL ...": "more {}: all vote for the spans of one tree; their mutual F1 is shown",
     "--figure FILE": "draw {}: .png, .pdf or .svg",
@@ -36,8 +36,8 @@ _HELP = {
     "--output FILE": "{}",
     "--seed SEED": "{}",
     "--segmentation": "layout of the text (default: the one that fits the source)",
-    "--signal NAME": "source of the distances: one of {} (default: the push strength; the pop "
-    "strength if the push is fixed; run_depth, the depth of the most probable run, for a nondeterministic stack)",
+    "--signal": "source of the distances (default: the push strength; the pop strength if the push is fixed; the depth "
+    "of the most probable run, run_depth, for a nondeterministic stack)",
     "--split NAME": "split of a dataset of the hub (default: {})",
     "--word-strength": "the strength of a word with several tokens: that of its first or last token, their sum, or the "
     "largest",
@@ -46,6 +46,7 @@ _FORMS = {form.split()[0]: form for form in _HELP if form.startswith("-")} | {"M
 LAYER = ("--layer", "--word-strength")
 DEVICE = ("--device", "--batch-tokens")
 TEXT = ("--split", "--segmentation", "--column")
+PARSING = ("--signal", "--decoder", *LAYER, *DEVICE)  # of models whose strengths become trees
 
 
 def option(parser: Any, form: str, help: str, **settings: Any) -> None:
@@ -91,9 +92,7 @@ def shared(parser: Any, *names: str, **subjects: str) -> None:
         form = _FORMS.get(name, name)
         subject = subjects.get(name.lstrip("-").replace("-", "_"), "")
         settings = dict(_SETTINGS.get(form, {}))
-        if form in ("--signal NAME", "--decoder NAME"):
-            subject = ", ".join(_names(form))
-        elif form == "--segmentation":
+        if form in ("--signal", "--decoder", "--segmentation"):
             settings["choices"] = _names(form)
         if form == "--data SOURCE":
             settings["required"] = True
@@ -109,7 +108,7 @@ def _names(form: str) -> Sequence[str]:
         return Segmenter.MODES
     from ..parsing.distances import DECODERS, SHIFTS
 
-    return list(SHIFTS if form == "--signal NAME" else DECODERS)
+    return list(SHIFTS if form == "--signal" else DECODERS)
 
 
 def declare(parser: Any, options: Mapping[str, str | tuple[str, dict[str, Any]]]) -> None:

@@ -7,7 +7,8 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from importlib import import_module
+from typing import Any
 
 from ..core.checks import build
 from ..core.config_files import merge, parse_overrides, preset_names, read_config
@@ -19,13 +20,6 @@ from .report import Report
 
 # A key, and its value, which may be a file: data.source=notes.yml.
 _OVERRIDE = re.compile(r"(--)?[\w.-]+=")
-
-
-class TrainingRun(Protocol):
-    """A training run of a recipe."""
-
-    def train(self) -> dict[str, Any]:
-        """Train, and return the results."""
 
 
 def add_options(parser: argparse.ArgumentParser, *, presets: bool = True) -> None:
@@ -46,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser, *, presets: bool = True) -> Non
 def run_recipe(
     options: argparse.Namespace,
     config_class: type[Any],
-    load: Callable[[], Callable[..., TrainingRun]],
+    trainer: str,
     show: Callable[[str, dict[str, Any]], Iterable[PrintedTable | str]],
 ) -> int | Report:
     """Run a recipe.
@@ -54,7 +48,7 @@ def run_recipe(
     Args:
         options: the options of the command line; see `add_options`.
         config_class: the dataclass of the configuration.
-        load: imports and returns the trainer, which takes a configuration, `resume` and `overwrite`.
+        trainer: its module in stack_lm.training and its class, which takes a configuration, `resume` and `overwrite`.
         show: the tables and lines of the results for people, given output_dir and the trainer's results. In the record
             for --json, each value with a method `record` is replaced by its result.
 
@@ -77,8 +71,9 @@ def run_recipe(
         raise
     try:
         with StopSignals(at_once=True):
-            trainer = load()
-            result = trainer(config, resume=options.resume, overwrite=options.overwrite).train()
+            module, _, name = trainer.partition(".")
+            train = getattr(import_module(f"stack_lm.training.{module}"), name)
+            result = train(config, resume=options.resume, overwrite=options.overwrite).train()
     except Stopped as stopped:
         if os.environ.get("RANK", "0") == "0":
             print(f"stack-lm: {stopped}", file=sys.stderr)

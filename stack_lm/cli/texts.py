@@ -97,7 +97,7 @@ def add_sentences(parser: argparse.ArgumentParser) -> None:
         "one sentence per line or row: text, .jsonl, .json, .csv, .tsv, .parquet, or the words of trees, .mrg; also "
         "compressed; hub:DATASET; or - for standard input. A sentence without a known word gives an empty line",
     )
-    shared(parser, "--column", "--split", "--keep-going", split="train", keep_going="lines and rows")
+    shared(parser, "--column", "--limit", "--keep-going", limit="lines and rows", keep_going="lines and rows")
 
 
 def read_sentences(
@@ -112,8 +112,8 @@ def read_sentences(
         raise InputError("give sentences or --data, not both")
     source: str | None = "-" if list(sentences) == ["-"] else options.data
     if source is not None:
-        return source, read_texts(source, options.column, problems, split=options.split)
-    for name in ("column", "split", "keep_going"):
+        return source, read_texts(source, options, problems)
+    for name in ("column", "limit", "keep_going"):
         if getattr(options, name):
             raise InputError(f"--{name.replace('_', '-')} is for --data")
     if not sentences:
@@ -129,10 +129,10 @@ def read_sentences(
     return None, records
 
 
-def read_texts(source: str, column: str | None, problems: Problems, *, split: str | None = None) -> list[Record | None]:
-    """Read all records of a file in order, including empty ones; None for one that could not be read.
+def read_texts(source: str, options: argparse.Namespace, problems: Problems) -> list[Record | None]:
+    """Read the first records of a file in order, including empty ones; None for one that could not be read.
 
-    Of a dataset of the hub, those of a split; None is "train".
+    Of a dataset of the hub, those of the split "train".
 
     Raises:
         InputError: as `read_records`, except for the records that `problems` leaves out.
@@ -149,9 +149,11 @@ def read_texts(source: str, column: str | None, problems: Problems, *, split: st
         problems.on_error(error)
         records.append(None)
 
-    for record in read_records(source, column=column, split=split or "train", on_error=leave_out):
+    for record in read_records(source, column=options.column, on_error=leave_out):
         records.append(record)
-    return records
+        if options.limit is not None and len(records) >= options.limit:
+            break
+    return records[: options.limit]
 
 
 def note_without_result(

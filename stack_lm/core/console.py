@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import logging
 import math
 import os
 import re
@@ -23,9 +22,9 @@ from rich.table import Table
 
 from .atomic import atomic_file
 from .errors import InputError
-from .import_hooks import after_import
 from .messages import did_you_mean
 from .plugins import import_plugin
+from .quiet import quiet_libraries
 
 Subparsers = Any  # argparse's own class for them is private
 # What took the place of earlier options.
@@ -41,6 +40,12 @@ OLD_OPTIONS = {
     "--dropout": "--dropout-samples N:P",
     "--prior-votes": "--prior NAME:N",
     "--ignore-labels": "--rule labels=ignored",
+    "--only": "--limit; --output writes a line for each tree",
+    "--outlier-share": "always 0.85",
+    "--transitive": "a choice from the table of --items",
+    "--intransitive": "a choice from the table of --items",
+    "--sentence": "an argument: the sentence itself",
+    "--split": "always train; save another split to a file",
 } | {
     f"--{name.replace('_', '-')}": f"--rule {name}=..."
     for name in "parameters punctuation removed removed_by gold whole_sentence average min_words without_spans".split()
@@ -328,37 +333,6 @@ def progress(
                 print_note(f"{description}: {done:,.0f}{'' if total is None else f' of {total:,}'}")
 
         yield advance
-
-
-def quiet_libraries() -> None:
-    """Keep the progress bars and notices of the libraries below out of a command's output."""
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    logging.getLogger("transformers").setLevel(logging.ERROR)
-    after_import("transformers.utils.logging", _quiet_transformers)
-
-
-@contextmanager
-def without_progress_bars() -> Iterator[None]:
-    """Hide transformers' progress bars while small things are read or written, as in notebooks."""
-    from transformers.utils import logging as transformers_logging
-
-    shown = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            transformers_logging.enable_progress_bar()
-
-
-def _quiet_transformers() -> None:
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
 
 
 # The commands that `run_command` runs, as typed.

@@ -130,14 +130,6 @@ class Occurrences:
         """Return the mask [N] of the verbs of a frame."""
         return np.array([word_frame == frame for word_frame in self.frames], dtype=bool)
 
-    def listed_verbs(self, forms: Sequence[str]) -> np.ndarray:
-        """Return the mask [N] of the verbs in a list, whatever their case."""
-        listed = {form.lower() for form in forms}
-        return np.array(
-            [w.lower() in listed and word_class(t) == "verbs" for w, t in zip(self.words, self.tags, strict=True)],
-            dtype=bool,
-        )
-
     def by_tag(self) -> dict[str, Summary]:
         """A summary of each tag, the most frequent first."""
         tags = np.array(self.tags)

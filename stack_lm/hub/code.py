@@ -24,7 +24,7 @@ from typing import Any
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.dynamic_module_utils import get_relative_import_files
 
-from ..core.console import without_progress_bars
+from ..core.quiet import without_progress_bars
 from ..kernels import dispatch
 from ..memory import memory_class
 from ..models.kinds import ModelKind, kind_of

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..core.console import runs_command, without_progress_bars
+from ..core.console import runs_command
 from ..core.errors import InputError
 from ..core.messages import shortened
+from ..core.quiet import without_progress_bars
 from ..models.kinds import kind_of
 from .locating import WEIGHTS, cannot_load, locate, read_config
 from .tokenizers import try_tokenizer

@@ -251,7 +251,7 @@ def _tokenise(texts: _Texts, *, resumed: bool, quiet: bool) -> Tokenised:
         if all(gather_object([cached is not None])) and cached is not None:
             if not quiet:
                 source = texts.config.data.source
-                print_note(f"{source}: {len(cached.train.ids):,} tokens from the cache (stack-lm cache)")
+                print_note(f"{source}: {len(cached.train.ids):,} tokens from the cache (docs/text.md)")
             return cached if pretrained is None or resumed else cached._replace(tokenizer=pretrained)
     result = _tokenise_whole(texts, quiet)
     # With a checkpoint's tokenizer the entry might not be what a new run makes of the text.

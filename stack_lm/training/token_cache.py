@@ -1,7 +1,7 @@
 """Tokenised text files, cached by their content, so that a second run starts at once.
 
 An entry is a folder named after a hash of the files and of all settings that affect the result: a tokenizer, and
-memory-mapped arrays. `stack-lm cache` lists the entries and removes them.
+memory-mapped arrays. Remove the folder to free the space.
 """
 
 from __future__ import annotations

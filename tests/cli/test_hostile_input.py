@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import re
 import sys
 from types import SimpleNamespace
 
@@ -14,7 +13,6 @@ from conftest import run, run_json
 from stack_lm import train_word_tokenizer
 from stack_lm.core.errors import InputError
 from stack_lm.hub import locating
-from stack_lm.parsing import read_predictions
 from stack_lm.parsing.export import write_trees
 from stack_lm.text import Sentence
 
@@ -39,12 +37,6 @@ def test_brackets_and_colons_are_no_markup(capsys, model, tmp_path):
     data = write(tmp_path / "a:smile:[b].jsonl", '{"good": "a dog .", "bad": "a cat .", "[kind]": "[red]:smile:"}\n')
     status, out, err = run(capsys, "minimal-pairs", model, "--data", data, "--format", "pairs", "--by", "[kind]")
     assert (status, "[kind]: [red]:smile:" in out, "a:smile:[b].jsonl" in out) == (0, True, True)
-
-
-def test_a_dollar_in_a_figure_is_no_formula(capsys, model, tmp_path):
-    figure = tmp_path / "f.svg"
-    arguments = ("inspect", model, r"the $\dog$ cat_$x$", "--output", tmp_path / "p.html", "--figure", figure)
-    assert run_json(capsys, *arguments)["written"] == [str(tmp_path / "p.html"), str(figure)]
 
 
 def test_messages_have_no_control_characters_and_an_end(capsys, model):
@@ -147,27 +139,6 @@ def test_no_memory_is_one_line(capsys, monkeypatch, model):
 # --- sentences
 
 
-def test_an_empty_line_keeps_its_place(capsys, model, tmp_path):
-    text = write(tmp_path / "s.txt", "the dog\n\n  \na cat sleeps\n\n")
-    result = run_json(capsys, "parse", model, "--data", text, "--output", tmp_path / "t.jsonl")
-    assert [parse["words"] for parse in result["parses"]] == [["the", "dog"], [], [], ["a", "cat", "sleeps"], []]
-    lines = (tmp_path / "t.jsonl").read_text().splitlines()
-    assert [json.loads(line)["words"] for line in lines] == [parse["words"] for parse in result["parses"]]
-    for arguments in ((), ("--ensemble", model)):
-        status, out, _ = run(capsys, "parse", model, "--data", text, "--output", tmp_path / "t.mrg", *arguments)
-        assert status == 0
-        assert out.split("\n")[:5:3] == ["(the dog)", result["parses"][3]["tree"]]
-        assert out.split("\n")[1:3] == ["", ""]
-        brackets = (tmp_path / "t.mrg").read_text().split("\n")
-        assert brackets == ["(X (X the) (X dog))", "", "", result["parses"][3]["brackets"], "", ""]
-    found = read_predictions(str(tmp_path / "t.jsonl"), on_error=lambda error: None)
-    assert [tree is None for tree in found] == [False, True, True, False, True]
-    (tmp_path / "u.txt").write_text("\nqwx\n")
-    assert "u.txt has no word that the model knows; line 2: 'qwx'" in fails(
-        capsys, "parse", model, "--data", tmp_path / "u.txt"
-    )
-
-
 def test_a_line_without_a_known_word_keeps_its_place(capsys, model, tmp_path):
     table = tmp_path / "s.csv"
     table.write_text('id,sentence\n1,"the dog, sleeps"\n2,\n3,qwx zzk\n4,a cat sleeps .\n')
@@ -206,40 +177,7 @@ def test_an_argument_that_is_no_text(capsys, model, tmp_path, command):
     assert "is not UTF-8 text (character 5)" in fails(capsys, command, model, "the \udcff dog")
 
 
-def test_a_sentence_of_a_hundred_thousand_words(capsys, tmp_path):
-    """Its tree is as deep, as all distances are alike."""
-    for n in (100_000, 3_000):
-        write(tmp_path / f"{n}.jsonl", json.dumps({"words": ["a"] * n, "distances": [0] * n}) + "\n")
-        write(tmp_path / f"{n}.mrg", "(S " + "(X a) " * n + ")")
-    for convention in ("evalb", "merrill"):
-        found = run_json(
-            capsys, "parse-f1", tmp_path / "100000.jsonl", "--data", tmp_path / "100000.mrg",
-            "--convention", convention,
-        )  # fmt: skip
-        assert found["n_sentences"] == 1
-    predictions = tmp_path / "3000.jsonl"
-    command = ("parse-f1", "--data", tmp_path / "3000.mrg", "--convention", "prpn", predictions)
-    assert "at most 2,000 words to be voted on" in fails(capsys, *command, "--ensemble", predictions)
-    assert "at most 1,000 words to be given a random tree" in fails(capsys, *command, "--baselines")
-
-
 # --- files that are read
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"(S (NN dog\0))\n", r"line 1: not UTF-8 text \(a NUL character\)"),
-    ],
-)
-def test_what_is_no_text(capsys, model, tmp_path, content, message):
-    path = tmp_path / "t.mrg"
-    path.write_bytes(content)
-    for command in (("perplexity", model, "--data", path), ("parse", model, "--data", path)):
-        assert re.search(message, fails(capsys, *command))
-    if b"aaaa" not in content:
-        command = ("parse-f1", model, "--data", path, "--convention", "prpn")
-        assert re.search(message, fails(capsys, *command))
 
 
 def test_links_and_pipes_as_inputs(capsys, model, tmp_path):
@@ -264,22 +202,7 @@ def test_predictions_that_no_parser_writes(capsys, tmp_path, line, message):
     assert f"p.jsonl, line 1: {message}" in fails(capsys, *command)
 
 
-def test_numbers_of_sentences(capsys, model, treebank, tmp_path):
-    command = ("parse-f1", model, "--data", treebank, "--convention", "prpn", "--output", tmp_path / "t.mrg")
-    assert run(capsys, *command, "--only", "2,39-999999999999999")[0] == 0
-    assert len((tmp_path / "t.mrg").read_text().splitlines()) == 3
-    assert "--only takes numbers from 1" in fails(capsys, *command, "--only", "9" * 5000)
-
-
 # --- choices
-
-
-def test_by_a_property_that_is_not_there(capsys, model, tmp_path):
-    data = write(tmp_path / "d.jsonl", '{"good": "a dog .", "bad": "a cat .", "kind": "x"}\n')
-    command = ("minimal-pairs", model, "--data", data, "--format", "pairs", "--by", "nonsense", "--words", "given")
-    assert fails(capsys, *command) == "--by must name one of kind; got 'nonsense'"
-    (tmp_path / "d.jsonl").write_text('{"good": "a dog .", "bad": "a cat ."}\n')
-    assert fails(capsys, *command) == "--by must name no property, as these items have none; got 'nonsense'"
 
 
 def test_what_is_left_out_has_reasons(capsys, model, tmp_path):

@@ -11,11 +11,8 @@ import pytest
 from conftest import run, run_json, tiny_config
 
 from stack_lm import ModelScorer, StackRNNForCausalLM, train_word_tokenizer
-from stack_lm.cli.commands import strengths
-from stack_lm.figures.figures import new_figure
 from stack_lm.memory import NeuralStack, register_memory
 from stack_lm.parsing import read_treebank
-from stack_lm.text import Corpus, Sentence, register_source
 from stack_lm.text.generated import generate_corpus
 
 SENTENCE = "the dog that the cats fear chases a rabbit ."
@@ -104,61 +101,6 @@ def test_inspect_shows_memories_that_make_no_trees_action_by_action(capsys, mode
     assert figure.read_bytes().startswith(b"\x89PNG")
     status, out, _ = run(capsys, *arguments)
     assert (status, shown.split()[0] in out) == (0, True)
-
-
-COUNTER = '''
-from typing import NamedTuple
-
-import torch
-from torch import Tensor
-
-from stack_lm.memory import Memory, Strength, control_settings, register_memory
-
-
-class State(NamedTuple):
-    count: Tensor
-
-
-class Actions(NamedTuple):
-    push_strength: Tensor
-    pop_strength: Tensor
-
-
-@register_memory("counter")
-class Counter(Memory[State, Actions]):
-    """A number: what was pushed less what was popped."""
-
-    settings = {**control_settings("push", "sigmoid"), **control_settings("pop", "sigmoid")}
-    action_type, state_type, reading_size = Actions, State, 1
-    actions = (Strength("push"), Strength("pop"))
-
-    @classmethod
-    def from_config(cls, config):
-        return cls()
-
-    def initial_state(self, batch_size, length=None, *, device=None, dtype=None):
-        return State(torch.zeros(batch_size, 1, device=device, dtype=dtype))
-
-    def update(self, state, actions):
-        count = state.count + (actions.push_strength - actions.pop_strength).unsqueeze(1).to(state.count.dtype)
-        return State(count), count
-
-    def hold(self, active, new, old):
-        return State(torch.where(active.unsqueeze(1), new.count, old.count))
-'''
-
-
-def test_inspect_shows_strengths_of_a_memory_from_outside_without_contents(capsys, tmp_path, monkeypatch, registries):
-    """It makes trees, but its state has no strength for each element."""
-    (tmp_path / "counter.py").write_text(COUNTER)
-    monkeypatch.chdir(tmp_path)
-    training = ("data.source=generated:60", "training.max_steps=2", "model.memory=counter", "output_dir=run")
-    assert run(capsys, "train", "lm", "--import", "counter.py", *training)[0] == 0
-    status, out, _ = run(capsys, "parse", "run", "the dog that barks runs .", "--import", "counter.py")
-    assert status == 0
-    status, out, _ = run(capsys, "inspect", "run", "the dog runs .", "--import", "counter.py")
-    assert (status, "push" in out, "dog" in out) == (0, True, True)
-    assert "dog" in (tmp_path / "inspect.html").read_text()
 
 
 def test_inspect_shows_actions_where_elements_are_not_one_for_each_step(capsys, models, tmp_path, registries):
@@ -296,7 +238,7 @@ def test_strengths(capsys, models, treebank, tmp_path):
     assert "transitive verbs" in out
 
 
-def test_strengths_of_a_tagged_corpus_and_listed_verbs(capsys, models, tmp_path):
+def test_strengths_of_a_tagged_corpus(capsys, models, tmp_path):
     arguments = ("strengths", models / "stack", "--data", "generated:200:5")
     found = run_json(capsys, *arguments, "--figure", tmp_path / "f.svg")
     assert {"nouns", "verbs", "determiners"} < set(found["groups"])
@@ -305,19 +247,6 @@ def test_strengths_of_a_tagged_corpus_and_listed_verbs(capsys, models, tmp_path)
     status, _, err = run(capsys, *arguments)
     assert status == 0
     assert "no trees to show which verbs have an object" in err
-    found = run_json(capsys, *arguments, "--transitive", "chases, sees,saw", "--intransitive", "sleeps,sleep")
-    sentences = list(generate_corpus(200, 5))
-    wanted = sum(word in ("sleeps", "sleep") for s in sentences for word in s.words)
-    assert found["groups"]["listed intransitive verbs"]["n"] == wanted > 0
-    assert found["contrasts"][-1]["first"] == "listed transitive verbs"
-
-
-def test_tags_without_edge_labels(capsys, models, tmp_path):
-    """As in bracketed trees of TIGER."""
-    (tmp_path / "t.mrg").write_text("(S (NP-SB (DT-NK the) (NN-NK dog)) (VP-HD (VBZ-HD chases)))\n" * 3)
-    found = run_json(capsys, "strengths", models / "stack", "--data", tmp_path / "t.mrg")
-    assert set(found["by_tag"]) == {"DT", "NN", "VBZ"}
-    assert found["groups"]["nouns"]["n"] == 3
 
 
 def test_chunks_do_not_tell_frames(capsys, models, tmp_path):
@@ -343,32 +272,9 @@ def test_strengths_of_universal_dependencies(capsys, tmp_path, models):
     assert "sentence 1: a word has no universal tag (column 4)" in err
 
 
-def test_tags_of_an_unknown_tag_set_are_listed_as_they_are(capsys, models, tmp_path, monkeypatch):
-    path = tmp_path / "own.mrg"
-    path.write_text("(CS (NG (w1 the) (w2 dog)) (VG (w3 sees) (NG (w1 the) (w2 cat))) (. .))\n")
-    drawn = []
-    monkeypatch.setattr(strengths, "plot_groups", lambda panels, *_, **__: drawn.extend(panels) or new_figure(1, 1, ""))
-    status, out, err = run(capsys, "strengths", models / "stack", "--data", path, "--figure", tmp_path / "f.png")
-    assert (status, re.findall(r"\bw[123]\b|punctuation", out)) == (0, ["w1", "w2", "w3"])
-    assert [(title, list(groups)) for title, groups in drawn] == [
-        ("all words", ["all words"]),
-        ("the most frequent tags", ["w1", "w2", ".", "w3"]),
-    ]
-    assert err.startswith(
-        "most tags are not from the Penn Treebank, the Brown corpus, Universal Dependencies or STTS: the rows"
-    )
-
-
 @pytest.mark.parametrize(
     ("model", "arguments", "message"),
     [
-        ("stack", ["--data", "generated:20", "--transitive", "sees"], "give both"),
-        ("stack", ["--data", "generated:20", "--transitive", ",", "--intransitive", "x"], "verbs separated by commas"),
-        (
-            "stack",
-            ["--data", "generated:20", "--transitive", "qqq", "--intransitive", "x"],
-            "has no listed transitive verbs in the model",
-        ),
         ("stack", ["--data", "UNTAGGED"], "the tree has no part-of-speech tags"),
         ("stack", ["--data", "UNKNOWN"], "knows no word of"),
         ("lstm", ["--data", "generated:20"], "the model has no memory"),
@@ -383,20 +289,3 @@ def test_bad_input_of_strengths(capsys, models, tmp_path, model, arguments, mess
     assert (status, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
-
-
-def test_a_corpus_without_tags(capsys, models, monkeypatch):
-    monkeypatch.setattr(strengths, "open_corpus", lambda source: [Sentence(["the", "dog"])])
-    status, _, err = run(capsys, "strengths", models / "stack", "--data", "nltk:abc")
-    assert status == 2
-    assert "nltk:abc has no part-of-speech tags" in err
-
-
-def test_strengths_of_a_registered_corpus_with_tags(capsys, models, registries):
-    @register_source("field-notes")
-    def field_notes(request):
-        sentences = [Sentence(["the", "dog", "sleeps"], ["DT", "NN", "VBZ"])] * 3
-        return Corpus(request.source, lambda: sentences)
-
-    found = run_json(capsys, "strengths", models / "stack", "--data", "field-notes")
-    assert (found["n_words"], found["groups"]["nouns"]["n"]) == (9, 3)

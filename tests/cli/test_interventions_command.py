@@ -1,11 +1,9 @@
 """`stack-lm interventions`: from models and a text to tables, JSON and a figure."""
 
 import pytest
-import torch
 from conftest import run, run_json, tiny_config
 
 from stack_lm import DeepStackRNNConfig, DeepStackRNNForCausalLM, StackRNNForCausalLM, train_word_tokenizer
-from stack_lm.text import open_corpus
 
 TEXT = "the dog barks\ndogs that the old dog fears bark\nthe dog that cats fear barks\nold dogs bark\n"
 
@@ -58,45 +56,6 @@ def test_models_together(capsys, folder, tmp_path):
     whole = run_json(capsys, "interventions", models[0], "--data", folder / "text.txt", "--only", "one-element")
     assert whole["models"][0]["untouched"]["inner_perplexity"] == pytest.approx(untouched["inner_perplexity"])
     assert list(whole["models"][0]["interventions"]) == ["one-element"]
-
-
-def test_the_text_is_that_of_perplexity(capsys, folder, tmp_path):
-    """In the layout and of the split that the options name, or that the command takes by default."""
-    datasets = pytest.importorskip("datasets")
-    datasets.disable_progress_bars()
-    (tmp_path / "raw.txt").write_text("The dog barks. Old dogs bark.\n")
-    rows = [{"text": "the old dog barks"}]
-    splits = {"train": datasets.Dataset.from_list(rows * 5), "test": datasets.Dataset.from_list(rows * 3)}
-    datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "d"))
-    texts = (
-        ([tmp_path / "raw.txt", "--segmentation", "raw"], 2),
-        ([f"hub:{tmp_path / 'd'}"], 3),
-        ([f"hub:{tmp_path / 'd'}", "--split", "train"], 5),
-    )
-    for text, number in texts:
-        alone = run_json(capsys, "perplexity", folder / "stack", "--data", *text)
-        found = run_json(capsys, "interventions", folder / "stack", "--data", *text, "--only", "one-element")
-        assert alone["n_sentences"] == found["n_sentences"] == number
-        assert found["models"][0]["untouched"]["perplexity"] == pytest.approx(alone["perplexity"])
-    held_out = run_json(capsys, "perplexity", folder / "stack", "--data", f"hub:{tmp_path / 'd'}", "--held-out", 0.8)
-    assert (held_out["n_sentences"], held_out["split"]) == (4, "train")
-
-
-def test_tags_stand_for_rare_words_as_in_perplexity(capsys, tmp_path):
-    sentences = [(sentence.words, sentence.tags) for sentence in open_corpus("generated:40:1")]
-    tokenizer = train_word_tokenizer(sentences, 15, tag_rare_words=True)
-    ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
-    model = StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), **ids))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(4)
-    model.save_pretrained(tmp_path / "tagged")
-    tokenizer.save_pretrained(tmp_path / "tagged")
-    command = (tmp_path / "tagged", "--data", "generated:40:1")
-    alone = run_json(capsys, "perplexity", *command)
-    found = run_json(capsys, "interventions", *command, "--only", "push-mean")["models"][0]
-    assert alone["n_unknown"] == 0
-    assert found["untouched"]["perplexity"] == pytest.approx(alone["perplexity"])
 
 
 def test_models_that_score_other_items(capsys, folder, tmp_path):

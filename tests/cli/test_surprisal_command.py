@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 from cli.cases import fails
 from conftest import run, run_json, tiny_config
-from transformers import AutoTokenizer
 
-from stack_lm import DeepStackRNNConfig, DeepStackRNNForCausalLM, StackRNNForCausalLM, surprisal, train_word_tokenizer
+from stack_lm import StackRNNForCausalLM, surprisal, train_word_tokenizer
 
 TEXTS = ["The dogs, which bark, sleep.", "", 'the "old"\ndog', "qwx zzy"]
 
@@ -135,23 +134,6 @@ def test_long_texts_are_printed_in_part_and_written_with_nine_digits(capsys, mod
     assert "68 more rows; --output FILE writes all" in out
 
 
-def test_frequencies(capsys, models, data, tmp_path):
-    counts = tmp_path / "counts.tsv"
-    counts.write_text("word\tcount\nthe\t6\ndogs\t2\n")
-    result = run_json(capsys, "surprisal", models[0], "--data", data, "--frequencies", counts)
-    rows = {row["word"]: row["log_frequency"] for row in result["rows"]}
-    assert (rows["dogs,"], rows["the"], rows["sleep."]) == (-2, pytest.approx(np.log2(0.75)), None)
-    assert result["models"][0]["without_frequency"] == sum(row["log_frequency"] is None for row in result["rows"])
-    counts.write_text("word,count\n")
-    for text, message in [
-        ("word\tn\nthe\t6\n", f"{counts} has no column 'count'; --frequencies needs a table with the columns word"),
-        ("word\tcount\nthe\tmany\n", f"{counts}, row 1: count must be a number of at least 0; got 'many'"),
-        ("word\tcount\nthe\t-1\n", "count must be a number of at least 0; got '-1'"),
-    ]:
-        counts.write_text(text)
-        assert message in fails(capsys, "surprisal", models[0], "--data", data, "--frequencies", counts)
-
-
 def test_a_name_that_is_ours(capsys, models, tmp_path):
     (tmp_path / "d.jsonl").write_text('{"sentence": "the dog", "word": 5, "push_strength": null}\n')
     status, out, err = run(capsys, "surprisal", models[1], "--data", tmp_path / "d.jsonl", "--output", "-")
@@ -168,61 +150,17 @@ def test_a_figure(capsys, monkeypatch, models, data, tmp_path, names):
 
     monkeypatch.setattr(command, "save_figure", lambda path, figure: drawn.append(figure))
     chosen = [model for model in models if model.name in names]
-    arguments = ("surprisal", *chosen, "--data", data, "--figure", tmp_path / "f.png", "--sentence", "3")
+    arguments = ("surprisal", *chosen, TEXTS[2], "--figure", tmp_path / "f.png")
     assert run(capsys, *arguments)[0] == 0
     (figure,) = drawn
     top, below = figure.axes
     assert [label.get_text() for label in top.get_xticklabels()] == ["the", '"old"', "dog"]
     for bars, model in zip(top.containers, chosen, strict=True):
-        expected = surprisal(str(model), TEXTS)
-        heights = expected["surprisal"][expected["sentence"] == 3]
+        expected = surprisal(str(model), [TEXTS[2]])
+        heights = expected["surprisal"]
         np.testing.assert_allclose([bar.get_height() for bar in bars], heights)
     assert len(below.containers) >= 1
     assert top.get_ylabel() == "surprisal (bits)"
-
-
-def test_a_figure_is_written(capsys, models, data, tmp_path):
-    pytest.importorskip("matplotlib")
-    path = tmp_path / "f.svg"
-    assert run_json(capsys, "surprisal", models[1], "--data", data, "--figure", path)["written"] == [str(path)]
-    assert path.read_text().startswith("<?xml")
-
-
-def test_a_figure_of_more_strengths_than_colours(capsys, models, data, tmp_path):
-    pytest.importorskip("matplotlib")
-    tokenizer = AutoTokenizer.from_pretrained(models[0])
-    layers = [{"memory": "stack", "hidden_size": 4, "memory_size": 2}] * 4
-    ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
-    config = DeepStackRNNConfig(vocab_size=len(tokenizer), embedding_size=4, layers=layers, auxiliary_losses=[], **ids)
-    deep = DeepStackRNNForCausalLM(config)
-    deep.save_pretrained(tmp_path / "deep")
-    tokenizer.save_pretrained(tmp_path / "deep")
-    figure = tmp_path / "f.png"
-    result = run_json(capsys, "surprisal", tmp_path / "deep", "--data", data, "--figure", figure)
-    assert sum("_strength_" in name for name in result["rows"][0]) > 12
-    assert result["written"] == [str(figure)]
-
-
-def test_a_table_is_written_before_the_figure_fails(capsys, models, tmp_path):
-    pytest.importorskip("matplotlib")
-    (tmp_path / "long.txt").write_text("the dog " * 100)
-    output = tmp_path / "out.csv"
-    arguments = ("--data", tmp_path / "long.txt", "--output", output, "--figure", tmp_path / "f.png")
-    assert "a figure shows at most 150 words" in fails(capsys, "surprisal", models[0], *arguments)
-    assert len(pd.read_csv(output)) == 200
-
-
-def test_models_are_found_before_any_scores(capsys, monkeypatch, models, data, tmp_path):
-    pytest.importorskip("matplotlib")
-    from stack_lm.cli.commands import surprisal as command
-
-    monkeypatch.setattr(command, "open_scorer", lambda *_: pytest.fail("a model was loaded"))
-    missing = tmp_path / "missing"
-    message = f"cannot load a language model from {missing}: the directory does not exist"
-    assert message in fails(capsys, "surprisal", models[0], missing, "--data", data)
-    seven = [f"model{i}" for i in range(7)]
-    arguments = ("--data", data, "--figure", tmp_path / "f.png")
-    assert fails(capsys, "surprisal", *seven, *arguments) == "--figure shows at most 6 models; got 7"
 
 
 def test_wrong_input_is_one_line_and_leaves_nothing(capsys, models, data, tmp_path):
@@ -234,21 +172,10 @@ def test_wrong_input_is_one_line_and_leaves_nothing(capsys, models, data, tmp_pa
         (("--data", data, "--column", "txt"), f"{data} has no column 'txt'"),
         (("--data", tmp_path / "folder"), "folder is a directory, not a file"),
         (("--data", data, "--figure", tmp_path / "f.gif"), "a figure's name must end in one of .png, .pdf, .svg"),
-        (("--data", data, "--sentence", "2"), "--sentence says which sentence --figure draws; give both"),
-        (("--data", data, "--figure", tmp_path / "f.png", "--sentence", "2"), "--sentence 2 has no words"),
-        (("--data", data, "--figure", tmp_path / "f.png", "--sentence", "9"), "--sentence must be at most 4"),
         ((model, "--data", data), f"{model} is given twice"),
         (("--data", data, "--json", "--output", "-"), "both print on standard output; leave one out"),
         (("--data", data, "--output", tmp_path / "x.xlsx"), "--output must end in one of .csv, .tsv, .jsonl, .parquet"),
     ]:
-        extra = () if "--output" in arguments or "--sentence" in arguments else ("--output", out)
+        extra = () if "--output" in arguments else ("--output", out)
         assert message in fails(capsys, "surprisal", model, *arguments, *extra), arguments
     assert before == {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-
-
-def test_an_end_that_no_model_says(capsys, models, data, monkeypatch):
-    from stack_lm import ModelScorer
-
-    monkeypatch.setattr(ModelScorer, "end_tokens", [])
-    message = fails(capsys, "surprisal", models[1], "--data", data, "--end")
-    assert message == f"--end: {models[1]} has no token that ends sentences"

@@ -68,11 +68,6 @@ def test_show(capsys):
     ]  # fmt: skip
 
 
-def test_a_name_is_required_and_overrides_are_not(capsys):
-    status, _, error = run(capsys, "show")
-    assert (status, "required: NAME (see" in error) == (2, True)
-
-
 def test_options_of_the_task(tmp_path, capsys):
     status, output, _ = run(capsys, "show", "grefenstette2015/copy", "symbols=1", "--longest", "9", "-n", "3")
     assert status == 0
@@ -86,24 +81,13 @@ def test_options_of_the_task(tmp_path, capsys):
     assert "'so3' is not a symbol of the targets" in err
 
 
-@pytest.mark.parametrize("name", ["suzgun2019/dyck3", "hao2018/reversal_buffered", "dusell2020/dyck"])
-def test_examples_shown_are_the_first_of_the_split(name, capsys):
-    _, output, _ = run(capsys, "show", name, "-n", "3", "--split", "test", "--json")
-    shown = [example["source"] for example in json.loads(output)["examples"]]
-    task = make_task(name)
-    assert shown == [task.write(example.source) for example in task.split("test", 0)[:3]]
-
-
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
         ("hao2018/reversal", "0 1 1,2 2 2 1 1 0\n0,# 0\n"),
-        ("hao2018/xor", "0 1 1,0 1 0\n1,1\n"),
         ("hao2018/parentheses", "( ) [ ],) [ ]\n( ),) #\n"),
-        ("hao2018/formula", "T F or,1 0 1\n"),
         ("suzgun2019/dyck2", "( ),(/)/[ (/[\n"),
         ("grefenstette2015/gender", "a fe1 and the me2,eine fg1 und der mg2\n"),
-        ("dusell2020/dyck", "( ),( ) </s>\n"),
         ("dusell2020/hardest_cfl", '", $ ( ) , ;",", $ ( ) , ; </s>"\n'),
     ],
 )
@@ -112,17 +96,6 @@ def test_files_that_agree(name, lines, tmp_path, capsys):
     path.write_text(lines)
     number = lines.count("\n")
     assert run(capsys, "check", name, str(path)) == (0, f"{path}: {number} of {number} lines agree with {name}\n", "")
-
-
-def test_options_may_come_before_the_file(tmp_path, capsys):
-    path = tmp_path / "strings.csv"
-    path.write_text("(2 )2,(2 )2 </s>\n")
-    answers = [
-        run(capsys, "check", "dusell2023/dyck", *arguments)
-        for arguments in (("symbol_types=3", str(path)), (str(path), "symbol_types=3"))
-    ]
-    assert answers[0] == answers[1]
-    assert answers[0][1].startswith(f"{path}: ")
 
 
 def test_files_that_do_not_agree(tmp_path, capsys):
@@ -199,18 +172,6 @@ def test_broken_files_of_labels(content, message, tmp_path, capsys):
     assert message in error
 
 
-def test_labels_of_drawn_strings_agree_and_others_do_not(tmp_path, capsys):
-    task = make_task("flare/binary_addition")
-    lines = [(task.write(e.source[1:]), e.target[0]) for e in task.split("validation", 0)[:200]]
-    path = tmp_path / "strings.csv"
-    path.write_text("string,label\n" + "".join(f"{s},{label}\n" for s, label in lines), encoding="utf-8")
-    assert run(capsys, "check", task.name, str(path))[:2] == (0, f"{path}: 200 of 200 lines agree with {task.name}\n")
-    path.write_text("string,label\n" + "".join(f"{s},{1 - label}\n" for s, label in lines), encoding="utf-8")
-    status, output, _ = run(capsys, "check", task.name, str(path))
-    assert status == 1
-    assert f"0 of 200 lines agree with {task.name}" in output
-
-
 def test_a_task_that_cannot_compute_targets(tmp_path, capsys, monkeypatch):
     class Draws(Task):
         vocabulary = ("a",)
@@ -224,9 +185,3 @@ def test_a_task_that_cannot_compute_targets(tmp_path, capsys, monkeypatch):
     assert "Other tasks" in run(capsys)[1]
     status, _, error = run(capsys, "show", "draws")
     assert (status, error) == (2, "stack-lm: error: draws has no split 'train'; it has none\n")
-
-
-def test_a_task_of_ones_own_is_told_the_option_that_registers_it(capsys):
-    status, _, err = run(capsys, "show", "mine/anbn")
-    assert status == 2
-    assert "got 'mine/anbn' (a task of your own needs --import FILE)" in err

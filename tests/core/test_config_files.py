@@ -78,10 +78,6 @@ def test_a_pattern_that_yaml_takes_for_an_alias():
     assert parse_overrides(["data.trees=./*.mrg"]) == {"data": {"trees": "./*.mrg"}}
 
 
-def test_the_last_value_of_a_key_counts():
-    assert parse_overrides(["data.trees=a.mrg", "seed=1", "data.trees=b.mrg"])["data"] == {"trees": "b.mrg"}
-
-
 def test_extends(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "base.yaml").write_text("name: base\ninner: {rate: 1.0, steps: 1}\n")
@@ -138,12 +134,6 @@ def test_a_text_in_the_place_of_a_configuration(tmp_path, content):
     path.write_text(content)
     with pytest.raises(InputError, match=r"; a text to train on is named by data.source=FILE \(of train lm\)"):
         read_yaml(path)
-
-
-def test_values_of_any_size():
-    with pytest.raises(InputError) as error:
-        build(Outer, {"name": ["x" * 10_000] * 10_000, "inner": {"rate": 1.0}})
-    assert len(str(error.value)) < 1000
 
 
 def test_a_file_comes_before_a_preset(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from importlib.util import spec_from_loader
 
 import pytest
 from conftest import tiny_config
@@ -58,30 +57,6 @@ def test_it_waits_on_when_an_import_fails(module, tmp_path):
     assert seen == [1]
 
 
-def test_a_search_under_way_asks_every_finder(module, monkeypatch):
-    """One finder may import another module; if that took a finder out of the list, the search would skip the next."""
-
-    class Importing:
-        def find_spec(self, name, path, target=None):
-            if name == "found_by_the_last":
-                __import__(module)
-
-    class Last:
-        def find_spec(self, name, path, target=None):
-            return spec_from_loader(name, self) if name == "found_by_the_last" else None
-
-        def create_module(self, spec):
-            return None
-
-        def exec_module(self, module):
-            pass
-
-    after_import(module, lambda: None)
-    sys.meta_path[1:1] = [Importing(), Last()]
-    assert __import__("found_by_the_last")
-    monkeypatch.delitem(sys.modules, "found_by_the_last")
-
-
 # transformers
 
 
@@ -107,14 +82,6 @@ def python(code):
             "import transformers, stack_lm; from transformers import AutoModelForCausalLM", marks=pytest.mark.slow
         ),
         pytest.param(
-            "import stack_lm; import transformers.modeling_utils; from transformers import AutoModelForCausalLM",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "from stack_lm import StackRNNForCausalLM; from transformers import AutoModelForCausalLM",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
             "import stack_lm.models.configuration_stack_rnn; from transformers import AutoModelForCausalLM",
             marks=pytest.mark.slow,
         ),
@@ -123,15 +90,6 @@ def python(code):
 def test_models_open_whichever_came_first(saved, imports):
     code = f"{imports}; print(type(AutoModelForCausalLM.from_pretrained({str(saved)!r})).__name__)"
     assert python(code) == "StackRNNForCausalLM"
-
-
-@pytest.mark.slow
-def test_configurations_of_both_kinds_are_known():
-    code = (
-        "import stack_lm; from transformers import AutoConfig; "
-        "print(*(type(AutoConfig.for_model(name)).__name__ for name in ('stack_rnn', 'buffered_stack_rnn')))"
-    )
-    assert python(code) == "StackRNNConfig BufferedStackRNNConfig"
 
 
 @pytest.mark.slow

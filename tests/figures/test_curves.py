@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from conftest import run, run_json
 
 from stack_lm.core.errors import InputError
 from stack_lm.figures.curves import F1Panel, plot_f1, plot_learning_curves, read_metrics
@@ -93,29 +92,3 @@ def test_f1(tmp_path):
     assert names == ["a", "first model of a run", "b", "right branching"]
     (opened,) = (line for line in prpn.lines if line.get_markerfacecolor() == "white")
     assert opened.get_xydata().tolist() == [[0.1, 30.1]]
-
-
-def test_agreement_of_runs(capsys, tmp_path):
-    """The runs that are chosen count among each other: the third disagrees with both, but they do not."""
-    mutual = [[100, 60, 20, 50], [60, 100, 30, 50], [20, 30, 100, 50], [50, 50, 50, 100]]
-    names = ["runs/own-s0", "runs/own-s1", "runs/own-s2", "runs/other"]
-    systems = [{"system": name, "f1": f1} for name, f1 in zip(names, (50.0, 54.0, 21.0, 40.0), strict=True)]
-    result = {"convention": "prpn", "systems": systems, "ensemble": {"runs": names, "mutual_f1": mutual}}
-    file, figure = tmp_path / "f1.json", tmp_path / "f.png"
-    file.write_text(json.dumps(result))
-    said = run_json(capsys, "plot", "agreement", file, "--rows", "own", "--output", figure)
-    assert said["correlations"] == [pytest.approx(0.9914, abs=1e-4)]  # of (40, 45, 25) and (50, 54, 21)
-    assert said["runs"] == [3]
-    assert figure.stat().st_size > 5000
-    assert run_json(capsys, "plot", "agreement", file, file, "--output", figure)["runs"] == [4, 4]
-    damaged = [{name: value for name, value in result.items() if name != key} for key in result]
-    damaged.append(result | {"ensemble": {"runs": names, "mutual_f1": mutual[:3]}})
-    for record in damaged:
-        other = tmp_path / "other.json"
-        other.write_text(json.dumps(record))
-        status, _, error = run(capsys, "plot", "agreement", other, "--output", figure)
-        assert status == 2
-        assert "other.json is not an output of `stack-lm parse-f1 --ensemble --json`" in error
-    status, _, error = run(capsys, "plot", "agreement", file, "--rows", "s0", "--output", figure)
-    assert status == 2
-    assert "fewer than two runs are chosen; the runs are runs/own-s0, runs/own-s1" in error

@@ -70,7 +70,6 @@ def test_groups():
     groups = {name: words.values[found].tolist() for name, found in words.classes().items()}
     assert groups == {"all words": [1, 2, 3, 5, 6], "nouns": [1, 3, 5], "verbs": [2, 6]}
     assert words.values[words.verbs("intransitive")].tolist() == [6]
-    assert words.values[words.listed_verbs(["SEE", "cats"])].tolist() == [2, 6]  # cats is no verb here
     assert [(tag, s.n, s.mean) for tag, s in words.by_tag().items()] == [("NNS", 3, 3.0), ("VBP", 2, 4.0)]
     of_frames = words.frames_by_tag()
     assert {tag: {frame: s.mean for frame, s in of.items()} for tag, of in of_frames.items()} == {
@@ -111,25 +110,3 @@ def test_contrast_by_brute_force(rows):
     back = contrast("b", "a", values, sentences, in_b, in_a, samples=20)
     assert back.superiority == pytest.approx(1 - found.superiority)
     assert (back.low, back.high) == pytest.approx((-found.high, -found.low))
-
-
-def test_the_interval_covers_the_difference_as_often_as_it_says():
-    """Of 200 corpora with a difference of 0.3 and words that depend on their sentence."""
-    rng = np.random.default_rng(0)
-    sentences = np.repeat(np.arange(40), 4)
-    first = np.tile([True, True, False, False], 40)
-    covered = 0
-    for seed in range(200):
-        effect = np.repeat(rng.normal(size=40), 4)
-        # The effect of a sentence is on the first group alone, so words are far from independent.
-        values = rng.normal(size=160) + first * (0.3 + effect)
-        found = contrast("a", "b", values, sentences, first, ~first, samples=200, seed=seed)
-        covered += found.low <= 0.3 <= found.high
-    assert 180 <= covered <= 198  # 190 expected, standard deviation 3
-
-
-def test_the_same_seed_draws_the_same_samples():
-    values = np.random.default_rng(0).normal(size=40)
-    first = np.arange(40) % 2 == 0
-    results = [contrast("a", "b", values, np.arange(40) // 4, first, ~first, seed=seed) for seed in (1, 1, 2)]
-    assert results[0] == results[1] != results[2]

@@ -1,7 +1,6 @@
 """Verb frames, read off trees."""
 
 import pytest
-from conftest import needs_real_data
 
 from stack_lm.figures import verb_frames
 from stack_lm.parsing import ConstituencyTree
@@ -71,24 +70,3 @@ def test_fronted_parts_and_parentheses():
 def test_modals_nouns_and_verbs_outside_of_verb_phrases_have_no_frame():
     assert frames("(NP (VBG running) (NN water))") == {}
     assert frames(sentence("(VP (MD must))")) == {}
-
-
-@pytest.mark.slow  # NLTK's own reader, which keeps the traces, takes seconds
-@needs_real_data
-def test_few_verbs_without_an_object_have_one_as_a_trace():
-    """Trees have no traces; NLTK's have, and tell how often a verb called intransitive has lost its object."""
-    from nltk.corpus import treebank
-
-    counts = {"transitive": [0, 0], "intransitive": [0, 0]}
-    for tree in treebank.parsed_sents():
-        found = iter(verb_frames(ConstituencyTree.from_nltk(tree)))
-        for position in tree.treepositions("leaves"):
-            parent = tree[position[:-1]]
-            frame = next(found) if parent.label() != "-NONE-" else None
-            if frame in counts:
-                right = list(tree[position[:-2]])[position[-2] + 1 :]
-                objects = [child for child in right if child.label() == "NP"]
-                lost = [c for c in objects if all(tag == "-NONE-" for _, tag in c.pos())]
-                counts[frame][0] += 1
-                counts[frame][1] += bool(lost)
-    assert counts == {"transitive": [3016, 0], "intransitive": [1246, 29]}

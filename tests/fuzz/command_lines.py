@@ -23,13 +23,11 @@ class Command:
     """A command line, and the files that it reads.
 
     Attributes:
-        program: "stack-lm", or a recipe.
-        arguments: with the paths of the inputs' folder in the place of "{}"; results go to "{}/out".
+        arguments: of `stack-lm`, with the paths of the inputs' folder in the place of "{}"; results go to "{}/out".
         reads: the files that may be damaged, below that folder.
         stdin: the one of them that is standard input.
     """
 
-    program: str
     arguments: tuple[str, ...]
     reads: tuple[str, ...]
     stdin: str | None = None
@@ -41,9 +39,9 @@ def commands() -> list[Command]:
     return list(chain.from_iterable(groups))
 
 
-def _of(line: str, *reads: str, program: str = "stack-lm", stdin: str | None = None) -> Command:
+def _of(line: str, *reads: str, stdin: str | None = None) -> Command:
     arguments = tuple(SENTENCE if word == "SENTENCE" else word for word in line.split())
-    return Command(program, arguments, reads, stdin)
+    return Command(arguments, reads, stdin)
 
 
 def _parsing() -> Iterator[Command]:
@@ -51,9 +49,8 @@ def _parsing() -> Iterator[Command]:
     yield _of("parse {}/model SENTENCE --json --decoder gap --signal total_strength", *MODEL)
     yield _of("parse {}/deep SENTENCE --json --layer 0", *DEEP)
     yield _of("parse {}/model SENTENCE --ensemble {}/other {}/model", "other/config.json", "other/model.safetensors")
-    for ending in ("mrg", "jsonl", "pdf", "html"):
+    for ending in ("mrg", "jsonl", "svg", "html"):
         yield _of(f"parse {{}}/model --data {{}}/text.txt --output {{}}/out/t.{ending} --json", "text.txt")
-    yield _of("parse {}/model --data {}/text.txt.gz", "text.txt.gz")
     yield _of("parse {}/model --data - --column sentence --output {}/out/t.html", "table.csv", stdin="table.csv")
     yield _of("parse {}/model --data {}/tables/*.csv --json", "tables/a.csv", "tables/b.csv")
     for ending in TABLES:
@@ -69,7 +66,7 @@ def _parsing() -> Iterator[Command]:
         "gold.mrg",
         "trees.mrg",
     )
-    yield _of(f"{f1} --keep-going --items {{}}/out/i.tsv --output {{}}/out/t.svg --only 1-4,7", "gold.mrg", "trees.mrg")
+    yield _of(f"{f1} --keep-going --items {{}}/out/i.tsv --output {{}}/out/t.svg", "gold.mrg", "trees.mrg")
     yield _of("parse-f1 --convention htut --data chunks:{}/chunks.txt {}/model --json", "chunks.txt")
     yield _of("parse-f1 --convention prpn --data {}/gold.mrg {}/model --baselines --json", "gold.mrg", *MODEL)
 
@@ -80,7 +77,6 @@ def _scoring() -> Iterator[Command]:
     perplexity = "perplexity {}/model --data"
     yield _of(f"{perplexity} {{}}/text.txt --json", "text.txt", *MODEL)
     yield _of(f"{perplexity} {{}}/text.txt --segmentation raw --held-out 0.5", "text.txt")
-    yield _of(f"{perplexity} {{}}/text.txt.gz --segmentation paragraphs --limit 5", "text.txt.gz")
     yield _of(f"{perplexity} linzen:{{}}/linzen.tsv --json", "linzen.tsv")
     yield _of(f"{perplexity} {{}}/tables --column sentence --keep-going", "tables/a.csv", "tables/b.csv")
     for ending in TABLES:
@@ -101,7 +97,6 @@ def _scoring() -> Iterator[Command]:
     yield _of("inspect {}/model SENTENCE --output {}/out/p.html --json", *MODEL)
     yield _of("inspect {}/model --data {}/gold.mrg --sentence 2 --output {}/out/p.html", "gold.mrg")
     yield _of("strengths {}/model --data {}/gold.mrg --items {}/out/i.tsv --json", "gold.mrg", *MODEL)
-    yield _of("strengths {}/model --data chunks:{}/chunks.txt", "chunks.txt")
 
 
 def _surprisal() -> Iterator[Command]:
@@ -110,28 +105,24 @@ def _surprisal() -> Iterator[Command]:
         line = f"surprisal {{}}/model --data {{}}/table.{ending} --json"
         yield _of(f"{line} --output {{}}/out/s.{written}", f"table.{ending}")
     surprisal = "surprisal {}/model --data {}/table.csv"
-    yield _of(f"{surprisal} --frequencies {{}}/words.csv --json", "words.csv", "table.csv")
-    yield _of(f"{surprisal} --figure {{}}/out/f.svg --sentence 2 --base e", "table.csv", *MODEL)
+    yield _of(f"{surprisal} --figure {{}}/out/f.svg --base e", "table.csv", *MODEL)
     yield _of("surprisal {}/model {}/gpt2 --data {}/text.txt --punctuation split --json", "text.txt", *FOREIGN)
     yield _of("surprisal {}/deep --data {}/text.txt --word-strength max --output {}/out/s.csv", "text.txt", *DEEP)
-    yield _of("surprisal {}/gpt2 --data - --output {}/out/s.tsv", "text.txt", stdin="text.txt")
 
 
 def _training() -> Iterator[Command]:
-    yield _of("{}/train.yaml --json", "train.yaml", "base.yaml", "text.txt", program="train_lm")
-    yield _of("{}/train.yaml model.memory=superposition training.epochs=1", "train.yaml", program="train_lm")
-    yield _of("{}/train.yaml --json data.source={}/table.csv data.column=sentence", "table.csv", program="train_lm")
-    yield _of("{}/run.yaml --resume --json training.epochs=2", "run.yaml", *RUN, program="train_lm")
+    yield _of("train lm {}/train.yaml --json", "train.yaml", "base.yaml", "text.txt")
+    yield _of("train lm {}/train.yaml model.memory=superposition training.epochs=1", "train.yaml")
+    yield _of("train lm {}/train.yaml --json data.source={}/table.csv data.column=sentence", "table.csv")
+    yield _of("train lm {}/run.yaml --resume --json training.epochs=2", "run.yaml", *RUN)
     yield _of("train lm {}/deep.yaml --json", "deep.yaml", "base.yaml")
-    yield _of("{}/number.yaml", "number.yaml", "numpred.test.1", program="train_classifier")
+    yield _of("train classifier {}/number.yaml", "number.yaml", "numpred.test.1")
     files = "data.train={}/reviews.csv data.test={}/reviews.csv"
     yield _of(f"train classifier {{}}/reviews.yaml {files} --json", "reviews.csv", "reviews.yaml")
-    yield _of("train classifier {}/reviews.yaml data.validation={}/reviews.csv", "reviews.csv")
 
 
 def _tasks() -> Iterator[Command]:
     yield _of("tasks check hao2018/xor {}/strings.csv --json", "strings.csv")
-    yield _of("tasks show hao2018/xor -n 3 --seed 1 --shortest 4")
     for name in ("labels.csv", "copies.jsonl"):
         yield _of(f"tasks check {{}}/own/{name} --json", f"own/{name}")
         yield _of(f"tasks show {{}}/own/{name} -n 2 --split test", f"own/{name}")
@@ -139,20 +130,13 @@ def _tasks() -> Iterator[Command]:
         yield _of(train, f"own/{name}")
     yield _of("tasks check {}/own/labels.csv {}/own/more.csv --json", "own/labels.csv", "own/more.csv")
     yield _of("tasks check {}/own/splits symbols=characters --json", "own/splits/train.csv", "own/splits/test.csv")
-    yield _of("{}/table.yaml --json output_dir={}/out/other", "table.yaml", program="train_task")
-    yield _of(
-        "{}/table.yaml --resume", "table.yaml", "out/task/results.jsonl", "out/task/table.yaml", program="train_task"
-    )
+    yield _of("train task {}/table.yaml --json output_dir={}/out/other", "table.yaml")
+    yield _of("train task {}/table.yaml --resume", "table.yaml", "out/task/results.jsonl", "out/task/table.yaml")
     yield _of("results {}/out/task --format latex", "out/task/results.jsonl", "out/task/table.yaml")
 
 
 def _publishing() -> Iterator[Command]:
-    yield _of("presets copy merrill2019/brown_u1 {}/out/mine.yaml")
-    yield _of("cache --clear")
+    yield _of("presets show merrill2019/brown_u1")
     yield _of("card {}/out/run --results {}/evaluation.json --license mit", "evaluation.json", *RUN)
     yield _of("push {}/out/run someone/model --dry-run {}/out/upload", *RUN)
     yield _of("export {}/model {}/out/exported --json", *MODEL)
-    yield _of("export {}/deep {}/out/exported --dtype bfloat16", *DEEP)
-    yield _of("{}/suzgun.pth {}/out/model", "suzgun.pth", program="convert_suzgun2019")
-    merrill = ("merrill.th", "vocabulary/tokens.txt", "vocabulary/labels.txt")
-    yield _of("{}/merrill.th {}/vocabulary {}/out/model --fixed push", *merrill, program="convert_merrill2019")

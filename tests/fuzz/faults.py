@@ -24,11 +24,9 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
-from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -43,21 +41,13 @@ from fuzz.mutations import damage_arguments, damage_file
 
 from stack_lm import ModelScorer
 from stack_lm.cli.main import main as stack_lm
-from stack_lm.core.console import positive_int, quiet_libraries, script_parser
+from stack_lm.core.console import positive_int, script_parser
+from stack_lm.core.quiet import quiet_libraries
 
+# What commands import, so that a case starts at once.
 LOADED = (
-    "cli.choices",
-    "figures.page",
-    "figures.surprisal",
-    "scoring.number_classifier",
-    "scoring.surprisal",
-    "training.language_model",
-    "training.classification",
-)
-FOLDER = Path(__file__).parents[2] / "recipes"
-RECIPES = (
-    *("train_lm", "train_classifier", "train_task"),
-    *("convert_suzgun2019", "convert_merrill2019"),
+    *("cli.choices", "figures.page", "figures.surprisal", "scoring.number_classifier", "scoring.surprisal"),
+    *("training.language_model", "training.classification", "training.trials.run"),
 )
 MEGABYTE = 2**20
 # Of a case: seconds on a processor, and on the clock of a busy machine; memory in use in MB, 400 of which the libraries
@@ -125,23 +115,8 @@ def make_case(seed: int | None, number: int, inputs: Path, folder: Path) -> Case
     return Case(number, command, arguments, ", ".join(done), folder)
 
 
-def load_programs() -> dict[str, Callable[[list[str]], int]]:
-    """The programs by name, with all that they import, so that a case starts at once."""
-    for name in LOADED:
-        import_module(f"stack_lm.{name}")
-    programs: dict[str, Callable[[list[str]], int]] = {"stack-lm": stack_lm}
-    for name in RECIPES:
-        spec = spec_from_file_location(name, FOLDER / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = module_from_spec(spec)
-        spec.loader.exec_module(module)
-        programs[name] = module.main
-    return programs
-
-
-def run_case(case: Case, programs: dict[str, Callable[[list[str]], int]]) -> Outcome:
-    """Run a case in a process of its own, within the limits."""
+def run_case(case: Case, program: Callable[[list[str]], int] = stack_lm) -> Outcome:
+    """Run a case in a process of its own, within the limits; a test has a program of its own."""
     names = [f"{case.folder}.{name}" for name in ("stdout", "stderr")]
     child = os.fork()
     if child == 0:
@@ -154,7 +129,7 @@ def run_case(case: Case, programs: dict[str, Callable[[list[str]], int]]) -> Out
             sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
             os.chdir(case.folder)
             os.environ["STACK_LM_CACHE"] = str(case.folder / "out" / "cache")
-            status = _call(programs[case.command.program], case.arguments)
+            status = _call(program, case.arguments)
         except BaseException:  # as Python ends
             import traceback
 
@@ -299,70 +274,49 @@ def digests(folder: Path) -> dict[str, str]:
 # --- the run
 
 
-def run(
-    seed: int | None, numbers: Sequence[int], folder: Path, say: Callable[[str], None], keep: bool = False
-) -> list[str]:
-    """Run cases; returns a line for each that failed.
+def run(seed: int | None, numbers: Sequence[int], folder: Path, keep: bool = False) -> list[str]:
+    """Run cases, and print how it goes; returns a line for each that failed.
 
     Args:
         seed: of the cases; None for commands without damage, each of which must give a result.
         numbers: of the cases.
         folder: an empty one to work in.
-        say: called with lines about how it goes.
-        keep: leave the folders of the cases.
+        keep: leave the folders of the cases, and print how each ended.
     """
     quiet_libraries()
     torch.set_num_threads(1)
     inputs = folder / "inputs"
     inputs.mkdir()
     write_inputs(inputs)
-    programs = load_programs()
-    _apart(lambda: write_runs(inputs, programs))  # training starts threads, which cases would lack
+    for name in LOADED:
+        import_module(f"stack_lm.{name}")
+    write_runs(inputs)
     ModelScorer.from_pretrained(str(inputs / "model")).trace([["a"] * 1000])  # loads the compiled scan
     faults: list[str] = []
     ends: Counter[int] = Counter()
-    longest = largest = (0.0, 0)
-    for done, number in enumerate(numbers, start=1):
+    longest = largest = 0.0
+    for number in numbers:
         case = make_case(seed, number, inputs, folder / f"case{number}")
         before = digests(case.folder)
-        outcome = run_case(case, programs)
+        outcome = run_case(case)
         fault = judge(case, outcome, before)
         if seed is None and outcome.status:
             fault = outcome.err.strip()
         ends[outcome.status] += 1
-        longest, largest = max(longest, (outcome.seconds, number)), max(largest, (outcome.megabytes, number))
-        if outcome.status == 1:
-            say(f"case {number}: {outcome.err.strip()}")
+        longest, largest = max(longest, outcome.seconds), max(largest, outcome.megabytes)
         if fault is not None:
-            command = " ".join([case.command.program, *case.arguments]).replace(str(case.folder), "")
+            command = " ".join(case.arguments).replace(str(case.folder), "")
             faults.append(f"case {number}: {fault}\n    {command[:300]}\n    damaged: {case.damage}")
-            say(faults[-1])
+            print(faults[-1], flush=True)
         if keep:
-            say(f"{case.folder}: {case.command.program} {' '.join(case.arguments)}\ndamaged: {case.damage}\n{outcome}")
+            print(f"{case.folder}: {' '.join(case.arguments)}\ndamaged: {case.damage}\n{outcome}")
         else:
             shutil.rmtree(case.folder)
-        if done % 500 == 0:
-            say(f"{done} cases, {len(faults)} faults")
-    say(
+    print(
         f"seed {seed}: {len(numbers):,} cases, {len(faults)} faults; {ends[0]:,} ended in a result, {ends[2]:,} in one "
-        f"line with status 2, {ends[1]:,} with status 1; longest {longest[0]:.1f} s (case {longest[1]}), "
-        f"most memory {largest[0]:.0f} MB (case {largest[1]})"
+        f"line with status 2, {ends[1]:,} with status 1; longest {longest:.1f} s, most memory {largest:.0f} MB"
     )
     return faults
-
-
-def _apart(work: Callable[[], None]) -> None:
-    """Do something in a process of its own."""
-    child = os.fork()
-    if child == 0:
-        try:
-            with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-                work()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    if os.waitpid(child, 0)[1]:
-        raise RuntimeError("the inputs cannot be made")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -378,9 +332,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     numbers = [options.case] if alone else range(options.cases)
     if options.undamaged:
         numbers = range(len(commands()))
-    faults = run(
-        None if options.undamaged else options.seed, numbers, folder, lambda line: print(line, flush=True), keep=alone
-    )
+    faults = run(None if options.undamaged else options.seed, numbers, folder, keep=alone)
     if not alone:
         shutil.rmtree(folder)
     return 1 if faults else 0

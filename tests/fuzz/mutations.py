@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import os
 import random
@@ -13,8 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-import pyarrow.parquet
 import yaml
 
 Damage = Callable[[random.Random, bytes], bytes]
@@ -191,10 +187,10 @@ def damage_safetensors(rng: random.Random, raw: bytes) -> bytes:
 
 
 def damage_lines(rng: random.Random, raw: bytes) -> bytes:
-    """Damage the lines of a text."""
+    """Damage the lines of a text, or the words or cells of a line."""
     lines = raw.split(b"\n")
     place = rng.randrange(len(lines))
-    kind = rng.randrange(8)
+    kind = rng.randrange(10)
     if kind == 0:
         del lines[place]
     elif kind == 1:
@@ -209,30 +205,13 @@ def damage_lines(rng: random.Random, raw: bytes) -> bytes:
         return b"\n".join(lines) * rng.choice((2, 100))
     elif kind == 6:
         return b"\r\n".join(lines) if rng.random() < 0.5 else b"\r".join(lines)
-    else:
+    elif kind == 7:
         lines[place] = lines[place][: rng.randrange(len(lines[place]) + 1)]
-    return b"\n".join(lines)
-
-
-def damage_words(rng: random.Random, raw: bytes) -> bytes:
-    """Damage the words or cells of a line."""
-    lines = raw.split(b"\n")
-    place = rng.randrange(len(lines))
-    cells = re.split(rb"([ \t()]+)", lines[place])
-    cell = rng.randrange(len(cells))
-    kind = rng.randrange(5)
-    text = rng.choice(TEXTS).encode("utf-8", "surrogatepass")
-    if kind == 0:
-        cells[cell] = text
-    elif kind == 1:
-        cells[cell] = str(rng.choice(NUMBERS)).encode()
-    elif kind == 2:
-        del cells[cell]
-    elif kind == 3:
-        cells.insert(cell, rng.choice((b"\t", b" ", b"(", b")", b'"', b"((", b"( )", b"(-NONE- *)", b"\t\t\t")))
     else:
-        cells[cell] = cells[cell] * rng.choice((2, 1000))
-    lines[place] = b"".join(cells)
+        cells = re.split(rb"([ \t()]+)", lines[place])
+        marks = (b"\t", b"(", b")", b'"', b"( )", b"(-NONE- *)", str(rng.choice(NUMBERS)).encode())
+        cells[rng.randrange(len(cells))] = rng.choice((*marks, rng.choice(TEXTS).encode("utf-8", "surrogatepass")))
+        lines[place] = b"".join(cells)
     return b"\n".join(lines)
 
 
@@ -248,7 +227,7 @@ def damage_brackets(rng: random.Random, raw: bytes) -> bytes:
         return raw.replace(b"(", rng.choice((b"", b"[", b"((", b"( ")), rng.choice((1, -1)))
     if kind == 3:
         return re.sub(rb"\((\S+) (\S+)\)", rng.choice((rb"(-NONE- *)", rb"\2", rb"(\1\2)", rb"(\2 \1)", rb"()")), raw)
-    return damage_words(rng, raw)
+    return damage_lines(rng, raw)
 
 
 # --- bytes
@@ -284,17 +263,6 @@ def damage_bytes(rng: random.Random, raw: bytes) -> bytes:
     return raw[:start] + rng.choice((b"\xc3(", b"\xed\xa0\x80", b"\xf8", b"\xc2\x85", b"\r", b"\x0b")) + raw[start:]
 
 
-def damage_packed(rng: random.Random, raw: bytes) -> bytes:
-    """Damage a compressed file, outside or, with gzip, inside; or put one there that unpacks to a thousand times."""
-    if not raw.startswith(b"\x1f\x8b") or rng.random() < 0.5:
-        return damage_bytes(rng, raw)
-    if rng.random() < 0.1:
-        return gzip.compress(b"a" * 200_000_000, 1)
-    content = gzip.decompress(raw)
-    damage = damage_parquet if content.startswith(b"PAR1") else damage_lines
-    return gzip.compress(damage(rng, content), 1)
-
-
 def damage_table(rng: random.Random, raw: bytes) -> bytes:
     """Damage the cells of a table of text: its marks, its header, the number of columns."""
     lines = raw.split(b"\n")
@@ -316,32 +284,14 @@ def damage_table(rng: random.Random, raw: bytes) -> bytes:
     return b"\n".join(lines)
 
 
-def damage_parquet(rng: random.Random, raw: bytes) -> bytes:
-    """Damage a Parquet file: its bytes, or its values and their types."""
-    if rng.random() < 0.5:
-        return damage_bytes(rng, raw)
-    rows = pyarrow.parquet.read_table(io.BytesIO(raw)).to_pylist()
-    damaged = io.BytesIO()
-    try:
-        name = rng.choice(list(rows[0]))
-        values = [any_value(rng)] * len(rows) if rng.random() < 0.5 else damage_value(rng, [row[name] for row in rows])
-        table = pyarrow.table({"id": range(len(values)), name: values})
-        pyarrow.parquet.write_table(table.slice(0, rng.choice((0, len(values)))), damaged)
-    except (pyarrow.ArrowException, ValueError, TypeError, OverflowError, UnicodeError):  # values of several types
-        return damage_bytes(rng, raw)
-    return damaged.getvalue()
-
-
 STRUCTURED: dict[str, tuple[Damage, ...]] = {
     ".json": (damage_json,),
     ".jsonl": (damage_json_lines,),
     ".yaml": (damage_yaml, damage_yaml, damage_lines),
     ".safetensors": (damage_safetensors,),
     ".mrg": (damage_brackets, damage_lines),
-    ".parquet": (damage_parquet,),
-    **dict.fromkeys((".gz", ".xz"), (damage_packed,)),
+    **dict.fromkeys((".parquet", ".gz", ".xz", ".pickle"), (damage_bytes,)),
     **dict.fromkeys((".csv", ".tsv"), (damage_table, damage_lines)),
-    **dict.fromkeys((".pickle", ".pth", ".th"), (damage_bytes,)),
 }
 
 
@@ -349,7 +299,7 @@ def damage_file(rng: random.Random, path: Path) -> str:
     """Damage a file; returns in a word how."""
     if rng.random() < 0.06:
         return _replace(rng, path)
-    usual = STRUCTURED.get(path.suffix, (damage_lines, damage_words, damage_words))
+    usual = STRUCTURED.get(path.suffix, (damage_lines,))
     damage = rng.choice(usual) if rng.random() < 0.75 else damage_bytes
     path.write_bytes(damage(rng, path.read_bytes()))
     return damage.__name__
@@ -388,10 +338,8 @@ def damage_arguments(rng: random.Random, arguments: list[str]) -> list[str]:
     if kind == 2:
         return [*arguments[:place], str(rng.choice(NUMBERS)), *arguments[place + 1 :]]
     if kind == 3:
-        options = (
-            "--device --batch-tokens --limit --held-out --by --sentence --max-words --outlier-share --base --column "
-        )
-        options += "--column --frequencies --word-strength --layer --seeds --rule --against --ensemble"
+        options = "--device --batch-tokens --limit --held-out --by --max-words --base --column "
+        options += "--word-strength --layer --seeds --rule --against --ensemble"
         values = [*texts, *map(str, NUMBERS), "cpu", "meta", "generated:1000000000000"]
         return [*arguments, rng.choice(options.split()), rng.choice(values)]
     if kind == 4:
@@ -406,15 +354,7 @@ def _other_output(rng: random.Random, arguments: list[str]) -> list[str]:
         return [*arguments, "--output", rng.choice(arguments)]
     place = rng.choice(places)
     folder, _, name = arguments[place].partition("/out/")
-    others = [
-        f"{folder}/out/absent/{name}",
-        f"{folder}/text.txt/{name}",
-        f"{folder}/out/{'x' * 300}{name}",
-        f"{folder}/out/",
-        f"{folder}/out/\u202e\U0001f600 '{name}",
-        "/dev/full",
-        "/proc/" + name,
-        "",
-        *(argument for argument in arguments if "/" in argument),
-    ]
+    below = ("absent/", "x" * 300, "", "\u202e\U0001f600 '")
+    others = [*(f"{folder}/out/{part}{name}" for part in below), f"{folder}/text.txt/{name}", "/dev/full", ""]
+    others += [argument for argument in arguments if "/" in argument]
     return [*arguments[:place], rng.choice(others), *arguments[place + 1 :]]

@@ -33,7 +33,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import kills
 import torch
-from stack_lm.core.console import quiet_libraries
+from stack_lm.core.quiet import quiet_libraries
 
 torch.set_num_threads(1)
 quiet_libraries()

@@ -7,7 +7,6 @@ import shutil
 import pytest
 from test_language_model import run_config
 
-from stack_lm.cli.main import main
 from stack_lm.core.errors import InputError
 from stack_lm.training import token_cache
 from stack_lm.training.config import DataConfig, RunConfig, TokenizerConfig
@@ -57,14 +56,6 @@ def test_text_files_are_tokenised_once(tmp_path, monkeypatch, capsys):
     prepare()
     assert "from the cache" not in capsys.readouterr().err
     assert len(list((tmp_path / "cache" / "tokens").iterdir())) == 9
-    assert main(["cache", "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert len(record["entries"]) == 9
-    assert record["bytes"] == sum(entry["bytes"] for entry in record["entries"]) > 0
-    assert main(["cache", "--clear"]) == 0
-    assert "9 texts" in capsys.readouterr().out
-    assert main(["cache"]) == 0
-    assert "0 texts, 0.0 MB" in capsys.readouterr().out
 
 
 def test_a_pretrained_tokenizer_counts_by_its_content(tmp_path, monkeypatch, capsys):

@@ -170,19 +170,16 @@ def test_the_run_of_a_nondeterministic_stack(capsys, tmp_path, size):
     assert "move of the most probable run" in (tmp_path / "p.html").read_text()
     status, out, _ = run(capsys, *arguments)
     assert (status, "symbol" in out, "depth" in out) == (0, True, True)
-    status, _, _ = run(capsys, "plot", "memory", tmp_path / "m", "--input", text, "--output", figure)
-    assert status == 0
     assert png_size(figure)[1] > 300
 
 
-def test_a_plot_of_one_string(capsys, tmp_path):
+def test_a_plot_of_one_string(capsys, tmp_path, monkeypatch):
     saved(tmp_path / "m", "test/per_step", **STACK)
-    output = tmp_path / "figure.svg"
-    told = run_json(capsys, "plot", "computation", tmp_path / "m", "--input", "a b b a", "--output", output)
-    assert told["input"] == "a b b a"
-    assert len(told["outputs"]) == 4
+    monkeypatch.chdir(tmp_path)
+    told = run_json(capsys, "inspect", "m", "a b b a", "--figure", "figure.svg")
+    assert (told["inputs"], len(told["outputs"])) == ("a b b a".split(), 4)
     for label in ("pop strength (elements)", "push strength (elements)", "symbol that is read at each step"):
-        assert f"<!-- {label} -->" in output.read_text()
+        assert f"<!-- {label} -->" in (tmp_path / "figure.svg").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -238,19 +235,24 @@ def test_a_plot_of_training(capsys, tmp_path, small_run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["computation", "M", "--input", "a c"], "'c' is not a symbol of test/per_step"),
-        (["memory", "M", "--input", "a", "--length", "3"], "--length is for a random string, and --input names one"),
-        (["lengths", "RUNS", "--score", "coarse"], "have no score 'coarse'; they have accuracy"),
-        (["computation", "M", "--input", "a " * 121], "a figure shows at most 120 steps; there are 121"),
-        (["lengths", "RUNS", "M"], "a figure of lengths has one DIR; got 2"),
+        (["inspect", "M", "a c"], "'c' is not a symbol of test/per_step"),
+        (["inspect", "M", ""], "a figure of test/per_step needs a string of at least one symbol"),
+        (["inspect", "M", "a " * 121, "--figure", "f.png"], "a figure shows at most 120 steps; there are 121"),
+        (["plot", "computation", "M"], "plot computation is now `stack-lm inspect MODEL STRING --figure FILE`"),
+        (["plot", "results", "RUNS", "--score", "accuracy.mean"], "--score is the name of a score, such as"),
+        (["plot", "lengths", "M"], "has no results: there is no table.yaml"),
+        (["plot", "lengths", "RUNS", "--score", "coarse"], "have no score 'coarse'; they have accuracy"),
+        (["plot", "convergence", "RUNS", "--score", "coarse"], "of validation strings; --score loss has them"),
+        (["plot", "lengths", "RUNS", "--rows", "tape"], "no row matches 'tape'; the rows are echo, yes; echo, no"),
+        (["plot", "lengths", "RUNS", "M"], "a figure of lengths has one DIR; got 2"),
     ],
 )
 def test_bad_input(capsys, tmp_path, trials, arguments, message):
     saved(tmp_path / "m", "test/per_step", **STACK)
     places = {"M": tmp_path / "m", "RUNS": trials}
-    output = tmp_path / "figure.png"
+    output = tmp_path / ("page.html" if arguments[0] == "inspect" else "figure.png")
     given = [places.get(argument, argument) for argument in arguments]
-    status, out, err = run(capsys, "plot", *given, "--output", output)
+    status, out, err = run(capsys, *given, "--output", output)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert message in err
     assert not output.exists()
@@ -341,3 +343,12 @@ def test_a_memory_from_outside_is_shown_without_its_contents(tmp_path, registers
     computation = compute(found, choose_example(found.task, "a b b a", None, 0))
     assert {"write", "read", "decay_strength", "value", "reading"} <= set(computation.panels)
     assert "memory" not in computation.panels
+
+
+def test_a_plot_of_a_memory_from_outside_has_its_actions(capsys, tmp_path, registers):
+    saved(tmp_path / "m", "test/per_step", memory="registers", memory_depth=3)
+    output = tmp_path / "figure.svg"
+    status, _, _ = run(capsys, "inspect", tmp_path / "m", "--output", tmp_path / "p.html", "--figure", output)
+    text = output.read_text()
+    assert status == 0
+    assert all(f"<!-- {said} -->" in text for said in ("decay strength (elements)", "write (weight)", "read (weight)"))

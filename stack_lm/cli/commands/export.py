@@ -6,42 +6,27 @@ import argparse
 import dataclasses
 from typing import get_args
 
-from ...core.console import print_json, print_table
-from ...core.errors import InputError
 from ...hub.export import Storage, export_model
+from ..options import option
+from ..printing import PrintedTable
+from ..report import Report
 
 EXAMPLE = "stack-lm export runs/wikipedia-u1 my-model"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm export`."""
-    parser.add_argument("model", metavar="MODEL", help="a model directory, such as a run or one of its checkpoints")
-    parser.add_argument("output", metavar="DIRECTORY", help="folder for the copy; it must be absent or empty")
-    parser.add_argument("--format", default="transformers", help=argparse.SUPPRESS)  # of releases that wrote ONNX
-    parser.add_argument(
-        "--dtype",
-        choices=get_args(Storage),
-        default="float16",
-        help="dtype of the stored weights (default: float16); the model still loads and computes in float32",
-    )
+    option(parser, "MODEL", "a model directory, such as a run or one of its checkpoints")
+    option(parser, "DIRECTORY", "folder for the copy; it must be absent or empty", dest="output")
+    dtype = "dtype of the stored weights; the model still loads and computes in float32"
+    option(parser, "--dtype", dtype, choices=get_args(Storage), default="float16")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Write the copy, and print a summary."""
-    if options.format != "transformers":
-        raise InputError(
-            f"--format {options.format} is not supported; torch.export saves a program for other runtimes "
-            "(see docs/deployment.md)"
-        )
+def run(options: argparse.Namespace) -> Report:
+    """Write the copy, and describe it."""
     exported = export_model(options.model, options.output, options.dtype)
-    if options.json:
-        described = {"model": options.model, "output": options.output, "dtype": options.dtype}
-        print_json(described | dataclasses.asdict(exported))
-        return
-    print_table(
-        f"{options.output}, stored in {options.dtype}",
-        ["parameters", "MB", "largest rounding error"],
-        [(exported.parameters, exported.bytes / 1e6, f"{exported.largest_error:.1e}")],
-        caption=", ".join(exported.files),
-        text_columns=0,
-    )
+    record = {"model": options.model, "output": options.output, "dtype": options.dtype} | dataclasses.asdict(exported)
+    columns = ["parameters", "MB", "largest rounding error"]
+    row = (exported.parameters, exported.bytes / 1e6, f"{exported.largest_error:.1e}")
+    title = f"{options.output}, stored in {options.dtype}"
+    return Report(record, [PrintedTable(title, columns, [row], 0, ", ".join(exported.files))])

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.atomic import write_text
-from ...core.console import positive_int, print_json, print_table, print_written
 from ...core.errors import InputError
 from ...figures.computation import Computation, computation_of_trace, plot_computation
 from ...figures.figures import check_figure_names, plot_distributions, plot_strengths, save_figure
@@ -21,15 +20,10 @@ from ...parsing.trees import ConstituencyTree
 from ...text.plain import read_text
 from ...training.trials.config import is_task_model
 from ..files import PAGES, check_ending, check_outputs
-from ..models import (
-    add_parsing_options,
-    check_parsing_options,
-    first_given,
-    open_scorer,
-    shown_words,
-    words_of,
-)
-from ..options import shared
+from ..models import first_given, open_scorer, shown_words, words_of
+from ..options import PARSING, option, shared
+from ..printing import PrintedTable
+from ..report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +35,7 @@ if TYPE_CHECKING:
 # The page shows the stack after each word, so its size is quadratic in the number of words.
 LONGEST = 500
 # Options that a model of a formal task does not accept.
-_OF_SENTENCES = ("treebank", "sentence", "distributions", "signal", "decoder", "layer", "device", "word_strength")
+_OF_SENTENCES = ("data", "sentence", "distributions", "signal", "decoder", "layer", "device", "word_strength")
 
 EXAMPLE = (
     'stack-lm inspect runs/brown-u1 "the dog that the cats fear barks loudly" --output dog.html\n'
@@ -53,37 +47,25 @@ EXAMPLE = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm inspect`."""
     shared(parser, "MODEL")
-    parser.add_argument(
-        "words",
-        metavar="SENTENCE",
-        nargs="?",
-        help="text of one sentence, or - for standard input; for a model of a formal task, one of its strings",
-    )
-    parser.add_argument(
-        "--data", dest="treebank", metavar="PATH", help="take the sentence from this treebank, and show its gold tree"
-    )
-    parser.add_argument("--sentence", type=positive_int, metavar="N", help="with --data: the sentence's number, from 1")
-    parser.add_argument(
-        "-o", "--output", metavar="F", default="inspect.html", help="the HTML page to write (default: inspect.html)"
-    )
-    parser.add_argument("--figure", metavar="F", help="also draw strengths and tree: .png, .pdf or .svg")
-    parser.add_argument(
-        "--distributions", metavar="F", help="also draw the distributions at each word, in the same formats"
-    )
-    add_parsing_options(parser)
+    sentence = "text of one sentence, or - for standard input; for a model of a formal task, one of its strings"
+    option(parser, "[SENTENCE]", sentence, dest="words")
+    option(parser, "--data TREEBANK", "take the sentence from this treebank, and show its gold tree")
+    option(parser, "--sentence N", "with --data: the sentence's number, from 1")
+    option(parser, "-o, --output FILE", "the HTML page to write", default="inspect.html")
+    shared(parser, "--figure", figure="strengths and tree")
+    option(parser, "--distributions FILE", "also draw the distributions at each word, in the same formats")
+    shared(parser, *PARSING)
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> Report:
     """Write the page and the requested figures."""
     of_task = is_task_model(options.model)
     if of_task and (given := first_given(options, _OF_SENTENCES)):
         raise InputError(f"{given} is for sentences; {options.model} is a model of a task")
-    if not of_task:
-        check_parsing_options(options)
     check_figure_names(options.figure, options.distributions)
     check_ending("--output", options.output, PAGES)
     outputs = {"--output": options.output, "--figure": options.figure, "--distributions": options.distributions}
-    check_outputs(outputs, [options.model, options.treebank])
+    check_outputs(outputs, [options.model, options.data])
     inspection = _inspect_string(options) if of_task else _inspect_sentence(options)
     # Figures first: nothing is written if one of them cannot be drawn.
     figures = {path: draw() for path, draw in inspection.figures.items() if path is not None}
@@ -92,13 +74,9 @@ def run(options: argparse.Namespace) -> None:
     for path, figure in figures.items():
         save_figure(path, figure)
     written = [path for path in outputs.values() if path is not None]
-    if options.json:
-        print_json(inspection.record | _describe_run(inspection.computation.run) | {"written": written})
-        return
-    if inspection.tree is not None:
-        print(inspection.tree)
-    _print_steps(inspection)
-    print_written(*written)
+    record = inspection.record | _describe_run(inspection.computation.run) | {"written": written}
+    tree = [] if inspection.tree is None else [str(inspection.tree)]
+    return Report(record, [*tree, _table(inspection)], written)
 
 
 class _Inspection(NamedTuple):
@@ -214,14 +192,14 @@ def _describe_run(run: StackRun | None) -> dict[str, Any]:
     return {"run": {"moves": run.moves, **numbers, "stacks": run.stacks, "weight": run.weight}}
 
 
-def _print_steps(inspection: _Inspection) -> None:
-    """Print a table with a row for each step, and the moves of the most probable run, if there is one."""
-    table, run, caption = inspection.table, inspection.computation.run, ""
+def _table(inspection: _Inspection) -> PrintedTable:
+    """A table with a row for each step, and the moves of the most probable run, if there is one."""
+    table, run, note = inspection.table, inspection.computation.run, ""
     if run is not None:
         numbers = {"state": run.states.tolist(), "symbol": run.symbols.tolist(), "depth": run.depths.tolist()}
         table = {**table, "move": run.moves, **numbers}
-        caption = "move, state, top symbol and depth: of the most probable run"
-    print_table("", list(table), list(zip(*table.values(), strict=True)), caption, inspection.n_texts)
+        note = "move, state, top symbol and depth: of the most probable run"
+    return PrintedTable("", list(table), list(zip(*table.values(), strict=True)), inspection.n_texts, note)
 
 
 def _text(argument: str | None) -> str:
@@ -235,16 +213,16 @@ def _text(argument: str | None) -> str:
 
 
 def _gold_tree(options: argparse.Namespace) -> ConstituencyTree | None:
-    if options.treebank is None:
+    if options.data is None:
         if options.sentence is not None:
             raise InputError("--sentence says which sentence of --data is shown; give both")
         return None
     if options.words is not None or options.sentence is None:
         raise InputError("--data needs --sentence N, and no sentence as an argument")
-    trees = read_treebank(options.treebank, decoder=options.decoder or DEFAULT_DECODER)
+    trees = read_treebank(options.data, decoder=options.decoder or DEFAULT_DECODER)
     if options.sentence > len(trees):
         raise InputError(
-            f"--sentence must be at most {len(trees)}, as {options.treebank} has no more; got {options.sentence}"
+            f"--sentence must be at most {len(trees)}, as {options.data} has no more; got {options.sentence}"
         )
     return trees[options.sentence - 1]
 

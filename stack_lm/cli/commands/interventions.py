@@ -21,7 +21,7 @@ from ...text import Sentence
 from ...text.corpora import Corpus, tags_of_all
 from ...text.tokenization import splits_words
 from ..files import check_different, check_outputs
-from ..options import DEVICE, TEXT, declare, shared
+from ..options import DEVICE, declare, shared
 from ..printing import PrintedTable
 from ..report import Problems, Report
 from ..texts import ScoredText, note_segmentation, text_record
@@ -41,7 +41,8 @@ Scores = dict[str, float]
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm interventions`."""
-    shared(parser, "MODEL ...", "--data", *TEXT, data="a text that no model was trained on", split="test")
+    text = ("--data", "--split", "--segmentation")
+    shared(parser, "MODEL ...", *text, data="a text that no model was trained on", split="test")
     limit = "draw at most N sentences of the text, and N items, at random (default: 2000 sentences, all items)"
     own: dict[str, str | tuple[str, dict[str, Any]]] = {
         "--agreement PATH ...": "agreement items: files or directories",
@@ -49,27 +50,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--limit N": limit,
         "--only NAME ...": "only these interventions, such as push-mean push-shuffled",
         "--shuffles N": ("shuffles of each kind", {"default": 3}),
-        "--seed": "seed of the samples and of the first shuffle (default: 0)",
         "--figure": "all models",
-        "--keep-going": "lines, rows and items",
     }
     declare(parser, own)
-    parser.set_defaults(seed=0)
+    parser.set_defaults(column=None, seed=0)  # the seed of the samples and of the first shuffle
     shared(parser, "--layer", *DEVICE)
 
 
 def run(options: argparse.Namespace) -> Report:
     """Measure every model under every intervention."""
     _check_options(options)
-    problems = Problems(options.keep_going)
-    items = _read_items(options, problems)
+    items = [item for source in options.agreement for item in read_agreement(source, options.format)]
+    items = _sample(items, options.limit or len(items), options.seed)
     scorers = [_load(path, options) for path in options.models]
     note_segmentation(options.models, options.segmentation)
 
     def choose(corpus: Corpus) -> list[Sentence]:
         return _sample(list(corpus), options.limit or SENTENCES, options.seed)
 
-    text = ScoredText(options, problems, choose, keep=True)
+    text = ScoredText(options, Problems(False), choose, keep=True)
     texts = [list(text.sentences(splits_words(scorer.tokenizer))) for scorer in scorers]
     plans = _chosen(scorers, options.only)
     runs = sum(1 + sum(options.shuffles if plan.shuffled else 1 for plan in of_model) for of_model in plans)
@@ -93,7 +92,7 @@ def run(options: argparse.Namespace) -> Report:
     shown = [_table_of_model(model, record) for model in models]
     if len(models) > 1:
         shown.append(_table_of_all(together, len(models)))
-    return Report(record, shown, [options.figure], problems.finish)
+    return Report(record, shown, [options.figure])
 
 
 def _formats() -> list[str]:
@@ -109,14 +108,6 @@ def _check_options(options: argparse.Namespace) -> None:
         check_name("format", options.format, _formats())
     check_outputs({"--figure": options.figure}, [*options.models, options.data, *options.agreement])
     find_models(*options.models)
-
-
-def _read_items(options: argparse.Namespace, problems: Problems) -> list[AgreementItem]:
-    items: list[AgreementItem] = []
-    for source in options.agreement:
-        with problems.of(source):
-            items += read_agreement(source, options.format, on_error=problems.on_error)
-    return _sample(items, options.limit or len(items), options.seed)
 
 
 def _sample(everything: Sequence[T], n: int, seed: int) -> list[T]:

@@ -14,8 +14,8 @@ from ...parsing.ensemble import mean_agreement, mutual_f1, without_punctuation
 from ...parsing.export import ENDINGS, check_tree_file, tree_record, write_trees
 from ...text.records import Record
 from ..files import check_ending, check_outputs
-from ..models import add_dropout_option, add_parsing_options, check_parsing_options, open_parser, signals_table
-from ..options import option, shared
+from ..models import add_dropout_option, open_parser, signals_table
+from ..options import PARSING, option, shared
 from ..printing import PrintedTable
 from ..report import Problems, Report
 from ..texts import add_sentences, note_several_sentences, note_without_result, read_sentences
@@ -38,16 +38,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(parser, "[SENTENCE ...]", "text of a sentence; - reads stdin")
     add_sentences(parser)
     output = "also write the trees to this file, in the format of its ending: .html, a page to look through; .svg; "
-    output += ".pdf (needs stack-lm[plots]); .tex for LaTeX (forest); .jsonl with distances; .mrg, .tree, .ptb, .txt "
+    output += ".tex for LaTeX (forest); .jsonl with distances; .mrg, .tree, .ptb, .txt "
     shared(parser, "--output", output=f"{output}or no ending for one (X (X the) ...) per line")
     shared(parser, "--ensemble", ensemble="models")
     add_dropout_option(parser)
-    add_parsing_options(parser)
+    shared(parser, *PARSING)
 
 
 def run(options: argparse.Namespace) -> Report:
     """Parse the sentences; their trees are printed."""
-    check_parsing_options(options)
+
     check_ending("--output", options.output, ENDINGS)
     if options.output is not None:
         check_tree_file(options.output)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import random
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,8 @@ from ..f1_ensemble import ensemble_table, score_ensemble
 from ..f1_report import describe, f1_tables, note_readings, write_items
 from ..f1_rules import RULES, Rules, note_misfits, read_rules
 from ..files import TABLES, check_ending, check_outputs
-from ..models import add_dropout_option, add_parsing_options, check_parsing_options, first_given, open_parser
-from ..options import declare
+from ..models import add_dropout_option, first_given, open_parser
+from ..options import PARSING, declare, shared
 from ..report import Problems, Report
 
 RANDOM_SEEDS = 5
@@ -80,14 +79,8 @@ OPTIONS: dict[str, str | tuple[str, dict[str, Any]]] = {
     "--baselines": "also score baseline trees, which ignore the words, and the best binary trees",
     "--against": "sentences, from the first model to each of these, by the paired bootstrap",
     "--ensemble": "models or files",
-    "--outlier-share X": (
-        "with --ensemble: a run whose mean F1 with the others is below X of the median has no vote; 0: all vote. No "
-        "gold tree is used",
-        {"default": OUTLIER_SHARE},
-    ),
     "--prior NAME[:N]": f"with --ensemble: also score it with N (1) more votes for such trees: {', '.join(PRIORS)}",
     "--output": "write the scored trees: .html, .svg and .jsonl with the gold trees; .tex, .mrg",
-    "--only LIST": "with --output: these sentences of the treebank, such as 1,5-8",
     "--items": "sentences",
     "--limit": "of these sentences",
     "--max-words": "",
@@ -99,7 +92,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm parse-f1`."""
     declare(parser, OPTIONS)
     add_dropout_option(parser)
-    add_parsing_options(parser)
+    shared(parser, *PARSING)
 
 
 def run(options: argparse.Namespace) -> Report:
@@ -109,13 +102,12 @@ def run(options: argparse.Namespace) -> Report:
         raise InputError("give a MODEL, a file of trees, or several")
     rules = read_rules(options.convention, options.rule)
     prior = _prior(options.prior)
-    only = _ranges(options.only) if options.only else None
+
     _check_options(options, names, rules)
     problems = Problems(options.keep_going)
     trees = read_treebank(options.data, decoder=options.decoder or DEFAULT_DECODER, on_error=problems.on_error)
     gold = [prepare_gold(tree, rules.convention) for tree in trees]
-    if only is not None and (number := max(first for first, _ in only)) > len(gold):
-        raise InputError(f"--only names sentence {number}; {options.data} has {len(gold):,}")
+
     note_misfits(gold, rules.convention)
     indices = [i for i, item in enumerate(gold) if options.max_words is None or item.length <= options.max_words]
     indices = indices[: options.limit]
@@ -131,13 +123,12 @@ def run(options: argparse.Namespace) -> Report:
     if options.ensemble:
         runs = [(system.name, system.trees) for system in systems]
         result["ensemble"], trees_shown = score_ensemble(
-            chosen, runs, convention, outlier_share=options.outlier_share, prior=prior
+            chosen, runs, convention, outlier_share=OUTLIER_SHARE, prior=prior
         )
         score = score_trees(chosen, trees_shown, convention, keep_going=None in trees_shown)
     if options.output:
-        ranges = only or [(1, len(gold))]
-        numbers = [i for i in score.numbers.tolist() if any(a <= indices[i] + 1 <= b for a, b in ranges)]
-        _write_trees(options.output, [(chosen[i], trees_shown[i]) for i in numbers], ", ".join(names))
+        pairs = [(chosen[i], trees_shown[i]) for i in score.numbers.tolist()]
+        _write_trees(options.output, pairs, ", ".join(names))
     if options.items:
         write_items(options.items, chosen, score, [i + 1 for i in indices])
     if options.against and len(systems) > 1:
@@ -165,7 +156,7 @@ def run(options: argparse.Namespace) -> Report:
 
 def _check_options(options: argparse.Namespace, names: Sequence[str], rules: Rules) -> None:
     """Check the options before anything is read."""
-    check_parsing_options(options)
+
     check_ending("--output", options.output, ENDINGS)
     if options.output is not None:
         check_tree_file(options.output)
@@ -176,13 +167,9 @@ def _check_options(options: argparse.Namespace, names: Sequence[str], rules: Rul
         raise InputError(f"{given} is for models, and files hold trees already")
     if [options.data, *names].count("-") > 1:
         raise InputError("only one of --data and the files of trees can be standard input")
-    if options.only and not options.output:
-        raise InputError("--only says which sentences --output writes; give both")
-    for name, default in (("prior", None), ("outlier_share", OUTLIER_SHARE)):
-        if getattr(options, name) != default and not options.ensemble:
-            raise InputError(f"--{name.replace('_', '-')} needs --ensemble")
-    if not 0 <= options.outlier_share <= 1:
-        raise InputError(f"--outlier-share must be from 0 to 1; got {options.outlier_share:g}")
+
+    if options.prior is not None and not options.ensemble:
+        raise InputError("--prior needs --ensemble")
     if len(names) > 1 and not options.ensemble and (options.output or options.items):
         raise InputError(f"--output and --items write the trees of one system; got {len(names)}: {', '.join(names)}")
     if not options.keep_going:
@@ -345,18 +332,6 @@ def _prior(text: str | None) -> tuple[str, int] | None:
     return name, int(votes or 1)
 
 
-def _ranges(text: str) -> list[tuple[int, int]]:
-    """The first and last number of each range in a list such as 1,5-8."""
-    ranges = []
-    for part in text.split(","):
-        ends = re.fullmatch(r"(\d{1,15})(?:-(\d{1,15}))?", part)
-        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (0, 0)
-        if not 1 <= first <= last:
-            raise InputError(f"--only takes numbers from 1 and ranges that rise, such as 1,5-8; got {text!r}")
-        ranges.append((first, last))
-    return ranges
-
-
 def _write_trees(path: str, pairs: Sequence[tuple[GoldTree, ConstituencyTree | None]], source: str) -> None:
     """Write predicted trees over the words that count, with the gold trees.
 
@@ -365,6 +340,6 @@ def _write_trees(path: str, pairs: Sequence[tuple[GoldTree, ConstituencyTree | N
     aligned = [(item.align(tree), item.tree) for item, tree in pairs if tree is not None]
     both = [(tree, golden) for tree, golden in aligned if tree is not None and golden is not None]
     if not both:
-        raise InputError("no sentence that was scored is among those that --only names")
+        raise InputError("no sentence was scored, so --output has nothing to write")
     trees = [tree if tree.has_labels else tree.collapse_unaries() for tree, _ in both]
     write_trees(path, trees, gold=[golden for _, golden in both], source=source)

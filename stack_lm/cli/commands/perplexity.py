@@ -81,9 +81,7 @@ def _choose(corpus: Corpus, options: argparse.Namespace) -> Iterable[Sentence]:
     sentences: Iterable[Sentence] = islice(corpus, options.limit)
     if options.held_out is None:
         return sentences
-    with progress("reading sentences", options.limit) as advance:
-        everything = list(_counted(sentences, advance))
-    return hold_out(everything, options.held_out, options.seed)[1]
+    return hold_out(list(sentences), options.held_out, options.seed)[1]
 
 
 def _score(path: str, text: ScoredText, options: argparse.Namespace) -> SentenceLosses:
@@ -175,12 +173,6 @@ def _number(name: str, value: float) -> str:
 
 def _unknown(run: Perplexity) -> float:
     return run.n_unknown / run.n_all_words
-
-
-def _counted(sentences: Iterable[Sentence], advance: Callable[[int], None]) -> Iterator[Sentence]:
-    for sentence in sentences:
-        advance(1)
-        yield sentence
 
 
 def _trace(scorer: ModelScorer, sentences: Iterable[Sentence], advance: Callable[[int], None]) -> Iterator[Trace]:

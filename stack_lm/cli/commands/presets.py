@@ -8,15 +8,13 @@ from functools import cache
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
-from ...core.atomic import write_text
 from ...core.checks import build
 from ...core.config_files import PresetNote, preset_names, preset_path, read_layers, read_yaml, table_names
 from ...core.console import add_command
-from ...core.errors import InputError
 from ...training.trials.config import Table
 from ..options import option
 from ..printing import PrintedTable
@@ -25,7 +23,7 @@ from ..report import Report
 EXAMPLE = (
     "stack-lm presets\n"
     "  stack-lm presets show merrill2019/brown_u1\n"
-    "  stack-lm presets copy merrill2019/brown_u1 mine.yaml\n"
+    "  stack-lm presets show merrill2019/brown_u1 > mine.yaml\n"
     "  stack-lm train lm merrill2019/brown_u1 training.epochs=2"
 )
 
@@ -94,13 +92,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     summary = "print a preset or a table as one YAML file, with the comments of its parts"
     example = "stack-lm presets show suzgun2019/stack_rnn_softmax"
     show = add_command(actions, "show", show_preset, summary=summary, example=example, nested=True)
-    summary = "write a preset or a table to a YAML file of your own"
-    example = "stack-lm presets copy hao2018/linear_stack mine.yaml"
-    copy = add_command(actions, "copy", copy_preset, summary=summary, example=example, nested=True)
-    for action in (show, copy):
-        option(action, "NAME", "a name from the list, such as merrill2019/brown_u1")
-    option(copy, "FILE", "the YAML file to write", type=Path)
-    option(copy, "--overwrite", "replace FILE if it exists")
+    option(show, "NAME", "a name from the list, such as merrill2019/brown_u1")
 
 
 def run(options: argparse.Namespace) -> Report:
@@ -120,43 +112,21 @@ def run(options: argparse.Namespace) -> Report:
     return Report({"presets": [preset.record() for preset in presets], "tables": of_tables}, shown)
 
 
-class _Shown(NamedTuple):
-    """A preset or a table: its file, its description for JSON and in a line, and its content."""
-
-    text: str
-    record: dict[str, Any]
-    line: str
-    config: dict[str, Any]
-
-    @classmethod
-    def read(cls, name: str) -> _Shown:
-        path = preset_path(name, tables=True)
-        if name in table_names():
-            config = read_yaml(path)
-            table = Table.build(config)
-            return cls(path.read_text(encoding="utf-8"), _record_of(name, table), f"{name}, {table.title}", config)
-        preset = Preset.read(name)
-        line = f"{name}, {preset.note.paper}, {preset.note.table}"
-        return cls(preset.text(), preset.record(), line, preset.config)
-
-
 def _record_of(name: str, table: Table) -> dict[str, Any]:
     return {"name": name, "title": table.title, "rows": len(table.rows)}
 
 
 def show_preset(options: argparse.Namespace) -> Report:
     """Describe one preset or table."""
-    shown = _Shown.read(options.name)
-    return Report(shown.record | {"config": shown.config}, [shown.text.removesuffix("\n")])
-
-
-def copy_preset(options: argparse.Namespace) -> Report:
-    """Write one preset or table to a file."""
-    shown = _Shown.read(options.name)
-    if options.file.exists() and not options.overwrite:
-        raise InputError(f"{options.file} exists already; name another file, or give --overwrite")
-    write_text(options.file, shown.text)
-    return Report(shown.record | {"file": str(options.file)}, [f"{options.file}: {shown.line}"])
+    name = options.name
+    path = preset_path(name, tables=True)
+    if name in table_names():
+        config, text = read_yaml(path), path.read_text(encoding="utf-8")
+        record = _record_of(name, Table.build(config))
+    else:
+        preset = Preset.read(name)
+        config, text, record = preset.config, preset.text(), preset.record()
+    return Report(record | {"config": config}, [text.removesuffix("\n")])
 
 
 def count_parameters(config: dict[str, Any]) -> int:

@@ -9,26 +9,27 @@ from pathlib import Path
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from ...core.console import print_json
 from ...core.errors import InputError
 from ...core.messages import first_line, shortened
 from ...hub.card import CARD, write_card
 from ...hub.publishing import copy_model, staging, upload
 from ...text.plain import json_record, read_text
+from ..options import option
+from ..report import Report
 
 EXAMPLE = "stack-lm push runs/brown-u1 someone/stack-lm-brown --dry-run upload/"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `stack-lm push`."""
-    parser.add_argument("model", metavar="MODEL", help="a model directory")
-    parser.add_argument("repository", metavar="REPOSITORY", help="a repository on the hub, such as someone/model")
-    parser.add_argument("--dry-run", metavar="DIRECTORY", help="write the files to this directory, and upload nothing")
-    parser.add_argument("--private", action="store_true", default=None, help="make a new repository private")
-    parser.add_argument("--message", default="Upload model", help="commit message (default: Upload model)")
+    option(parser, "MODEL", "a model directory")
+    option(parser, "REPOSITORY", "a repository on the hub, such as someone/model")
+    option(parser, "--dry-run DIRECTORY", "write the files to this directory, and upload nothing")
+    option(parser, "--private", "make a new repository private", default=None)
+    option(parser, "--message TEXT", "commit message", default="Upload model")
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> Report:
     """Collect the files and, unless it is a dry run, upload them."""
     source = Path(options.model)
     try:
@@ -44,10 +45,8 @@ def run(options: argparse.Namespace) -> None:
         target = options.dry_run
         if target is None:
             target = _upload(directory, options)
-    if options.json:
-        print_json({"model": options.model, "repository": options.repository, "target": target, "files": files})
-    else:
-        print(f"{target}: {', '.join(files)}")
+    record = {"model": options.model, "repository": options.repository, "target": target, "files": files}
+    return Report(record, [f"{target}: {', '.join(files)}"])
 
 
 def _add_code(source: Path, directory: Path) -> None:

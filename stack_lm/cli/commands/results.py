@@ -31,7 +31,6 @@ EXAMPLE = (
     "  stack-lm results runs/u1-s? published.csv --column 'F1=prpn(, push_strength, algorithm1)?$' --summary "
     "--title 'F1 over seeds'"
 )
-FORMATS = (*FORMS, "json")
 _SHORT = {"minimum": "min", "median": "med", "maximum": "max", "mean": "mean", "best": "best"}
 _SHORT |= {"mean_of_best_loss": "mean of best loss"}
 
@@ -55,22 +54,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(parser, "--title TEXT", "title of a table of models, the caption in LaTeX (default: Scores of models)")
     output = "also write the table and its trials, without models and scores by length, to a directory small enough to "
     option(parser, "-o, --output DIR", f"{output}publish, which this command can read")
-    option(parser, "--format", "format of the table", choices=FORMATS, default="text")
+    option(parser, "--format", "format of the table", choices=FORMS, default="text")
 
 
-def run(options: argparse.Namespace) -> Report | None:
+def run(options: argparse.Namespace) -> Report:
     """Describe the trials of a table, or the scores of models."""
     from ...training.trials.merging import has_trials, read_trials
     from ...training.trials.results import save_trials
 
-    options.json = options.json or options.format == "json"
     if not any(map(has_trials, options.directories)):
         from ...hub.card_scores import has_scores
-        from ..card_results import print_scores
+        from ..card_results import scores_of_models
 
         if any(map(has_scores, options.directories)):
-            print_scores(options)
-            return None
+            return scores_of_models(options)
     about_models = {"--column": options.columns, "--summary": options.summary, "--title": options.title}
     given = next((option for option, value in about_models.items() if value), None)
     if given is not None:

@@ -11,12 +11,12 @@ import numpy as np
 
 from ...core.console import print_note, progress, write_table
 from ...core.errors import InputError
-from ...core.messages import check_name, shortened
+from ...core.messages import shortened
 from ...figures.figures import check_figure_names, plot_groups, save_figure
-from ...figures.strengths import ALL_WORDS, CLASSES, PUNCTUATION, Occurrences, Summary, contrast
+from ...figures.strengths import ALL_WORDS, Occurrences, Summary, contrast
 from ...figures.verbs import VERB_FRAMES, verb_frames
 from ...hub.locating import find_models
-from ...parsing.distances import SHIFTS, distances_from_trace
+from ...parsing.distances import distances_from_trace
 from ...parsing.treebank import NLTK_TREEBANKS, read_treebank
 from ...parsing.trees import base_label
 from ...text import open_corpus
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 AT_LEAST = 20  # occurrences with a frame that a verb form needs to be listed by itself
 SHOWN_VERBS = 8
-SHOWN_TAGS, DRAWN_TAGS = 20, 4  # if most words have no class
-_EXAMPLES = {"transitive": "took,made", "intransitive": "went,came"}
 
 EXAMPLE = "stack-lm strengths runs/brown-u1 --data nltk:treebank --figure strengths.png"
 
@@ -44,15 +42,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     shared(parser, "MODEL")
     data = "a treebank (as for parse-f1), whose trees show the verbs' objects; a .conllu file; or a corpus with tags, "
     option(parser, "--data SOURCE", f"{data}such as nltk:brown, generated or one of your own", required=True)
-    for name, example in _EXAMPLES.items():
-        option(parser, f"--{name} VERBS", f"compare these verbs, such as {example}, whatever the trees say")
     shared(parser, "--limit", "--figure", "--items", limit="sentences", figure="the distributions", items="words")
     shared(parser, "--signal", "--keep-going", *LAYER, *DEVICE, keep_going="trees")
 
 
 def run(options: argparse.Namespace) -> Report:
     """Trace the corpus and summarise the groups' strengths."""
-    listed = _check_options(options)
+    _check_options(options)
     problems = Problems(options.keep_going)
     sentences, tags, frames = _read_tagged(options, problems)
     scorer = open_scorer(options.model, options)
@@ -64,7 +60,8 @@ def run(options: argparse.Namespace) -> Report:
     words = Occurrences.from_traces(traces, signal, tags, frames)
     if not words.words:
         raise InputError(f"{options.model} knows no word of {options.data}: {shortened(' '.join(sentences[0]), 80)!r}")
-    verbs = _verb_groups(words, listed, options.data, frames is not None)
+    verbs = {f"{frame} verbs": words.verbs(frame) for frame in VERB_FRAMES if frames is not None}
+    verbs = {name: chosen for name, chosen in verbs.items() if chosen.any()}
     groups = words.classes() | verbs
     names = ("model", "data", "limit", "layer", "word_strength")
     record = {name: getattr(options, name) for name in names} | {"signal": signal, "n_sentences": len(sentences)}
@@ -75,38 +72,17 @@ def run(options: argparse.Namespace) -> Report:
         columns = ("sentence", "word", "tag", "frame", signal)
         rows = zip(words.sentences + 1, words.words, words.tags, words.frames, words.values.tolist(), strict=True)
         write_table(options.items, columns, list(rows))
-    if not options.json and frames is None and not verbs:
-        print_note(f"{options.data} has no trees to show which verbs have an object; see --transitive")
+    if not options.json and frames is None:
+        print_note(f"{options.data} has no trees to show which verbs have an object")
     return Report(record, _tables(record), [options.figure, options.items], problems.finish)
 
 
-def _check_options(options: argparse.Namespace) -> dict[str, list[str]]:
-    """Check the options before anything is read; returns the listed verbs, if any."""
-    if options.signal is not None:
-        check_name("--signal", options.signal, SHIFTS)
+def _check_options(options: argparse.Namespace) -> None:
+    """Check the options before anything is read."""
     check_figure_names(options.figure)
     check_ending("--items", options.items, TABLES)
     check_outputs({"--figure": options.figure, "--items": options.items}, [options.model, options.data])
-    listed = {name: _verbs(name, text) for name in _EXAMPLES if (text := getattr(options, name)) is not None}
-    if len(listed) == 1:
-        raise InputError("--transitive and --intransitive are compared with each other; give both")
     find_models(options.model)
-    return listed
-
-
-def _verb_groups(
-    words: Occurrences, listed: dict[str, list[str]], source: str, with_frames: bool
-) -> dict[str, np.ndarray]:
-    """Which words are verbs with and without an object: the listed ones, or as the trees show."""
-    if not listed:
-        verbs = {f"{frame} verbs": words.verbs(frame) for frame in VERB_FRAMES if with_frames}
-        return {name: chosen for name, chosen in verbs.items() if chosen.any()}
-    groups = {}
-    for name, forms in listed.items():
-        groups[f"listed {name} verbs"] = words.listed_verbs(forms)
-        if not groups[f"listed {name} verbs"].any():
-            raise InputError(f"{source} has no listed {name} verbs in the model's vocabulary: {', '.join(forms)}")
-    return groups
 
 
 def _summaries(words: Occurrences, groups: Mapping[str, np.ndarray], verbs: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -128,13 +104,6 @@ def _summaries(words: Occurrences, groups: Mapping[str, np.ndarray], verbs: Mapp
         },
         "by_verb": words.by_verb(AT_LEAST),
     }
-
-
-def _verbs(name: str, text: str) -> list[str]:
-    forms = [form.strip() for form in text.split(",") if form.strip()]
-    if not forms:
-        raise InputError(f"--{name} takes verbs separated by commas, such as {_EXAMPLES[name]}; got {text!r}")
-    return forms
 
 
 Tagged = tuple[list[Sequence[str]], list[Sequence[str]], "list[list[str | None]] | None"]
@@ -177,24 +146,13 @@ def _read_tagged(options: argparse.Namespace, problems: Problems) -> Tagged:
     return [tree.words for tree in trees], tags, frames
 
 
-def _has_classes(result: dict[str, Any]) -> bool:
-    """True if most words have a class; if not, the tags are of another set than those of `CLASSES`."""
-    counts = {name: result["groups"][name]["n"] for name in CLASSES if name in result["groups"]}
-    n_marks = counts.pop(PUNCTUATION, 0)  # whose tags many tag sets share
-    return 2 * sum(counts.values()) >= result["n_words"] - n_marks
-
-
 def _corpus_figure(
     words: Occurrences,
     result: dict[str, Any],
     groups: Mapping[str, np.ndarray],
     verbs: Mapping[str, np.ndarray],
 ) -> Figure:
-    if _has_classes(result):
-        parts = ("nouns and verbs", {name: words.values[groups[name]] for name in ("nouns", "verbs") if name in groups})
-    else:
-        tags, frequent = np.array(words.tags), islice(result["by_tag"], DRAWN_TAGS)
-        parts = ("the most frequent tags", {tag: words.values[tags == tag] for tag in frequent})
+    parts = ("nouns and verbs", {name: words.values[groups[name]] for name in ("nouns", "verbs") if name in groups})
     panels = [
         ("all words", {ALL_WORDS: words.values}),
         parts,
@@ -206,13 +164,6 @@ def _corpus_figure(
 
 def _tables(result: dict[str, Any]) -> Iterator[PrintedTable]:
     groups = result["groups"]
-    if not _has_classes(result):
-        groups = {name: of_words for name, of_words in groups.items() if name not in CLASSES}
-        groups |= dict(islice(result["by_tag"].items(), SHOWN_TAGS))
-        print_note(
-            "most tags are not from the Penn Treebank, the Brown corpus, Universal Dependencies or STTS: the rows are "
-            "tags"
-        )
     share = 100 * result["n_unknown"] / (result["n_unknown"] + result["n_words"])
     yield PrintedTable(
         f"{result['signal'].replace('_', ' ')} in elements, {result['n_sentences']:,} sentences of {result['data']}",

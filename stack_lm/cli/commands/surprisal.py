@@ -39,7 +39,7 @@ _SENTENCES_SHOWN, _ROWS_SHOWN = 3, 60
 EXAMPLE = (
     'stack-lm surprisal models/wikipedia-u1 "The horse raced past the barn fell."\n'
     "  stack-lm surprisal models/wikipedia-u1 --data sentences.csv --column sentence --output surprisal.csv\n"
-    "  stack-lm surprisal models/wikipedia-u1 models/wikipedia-lstm --data items.txt --figure curve.png --sentence 2"
+    '  stack-lm surprisal models/wikipedia-u1 models/wikipedia-lstm "The dog barks ." --figure curve.png'
 )
 
 
@@ -52,8 +52,7 @@ OPTIONS: dict[str, str | tuple[str, dict[str, Any]]] = {
     ),
     "--end": "also write a row for the end of each sentence",
     "--frequencies FILE": "a table with the columns word, count: adds the logarithm of each word's relative frequency",
-    "--figure": "a sentence",
-    "--sentence N": "with --figure: the sentence's number (default: the first)",
+    "--figure": "the first sentence",
 }
 
 
@@ -78,7 +77,7 @@ def run(options: argparse.Namespace) -> Report | None:
     frame, column = _frame(records, options)
     counts = None if options.frequencies is None else _read_frequencies(options.frequencies)
     empty = [number for number, record in enumerate(records, start=1) if record is None or not record.text]
-    chosen = _sentence_to_plot(options, len(frame), empty)
+
     tables = {model: _table(model, frame, column, counts, options) for model in options.models}
     _print_notes(records, frame.columns.drop(column), tables, options.end)
     everything = _joined(tables)
@@ -86,8 +85,8 @@ def run(options: argparse.Namespace) -> Report | None:
         everything.to_csv(sys.stdout, index=False, lineterminator="\n")
     elif options.output:
         _write(options.output, everything)
-    if chosen is not None:
-        save_figure(options.figure, _figure(options, tables, chosen))
+    if options.figure:
+        save_figure(options.figure, _figure(options, tables, everything["sentence"].min()))
     written = [path for path in (options.output, options.figure) if path]
     about = {name: getattr(options, name) for name in ("data", "base", "punctuation", "end")}
     about |= {"column": column, "unit": BASES[options.base], "sentences": len(frame), "empty": empty}
@@ -113,8 +112,7 @@ def _check_options(options: argparse.Namespace) -> None:
     check_outputs(
         {"--output": to_file, "--figure": options.figure}, [*options.models, options.data, options.frequencies]
     )
-    if options.sentence is not None and options.figure is None:
-        raise InputError("--sentence says which sentence --figure draws; give both")
+
     if options.figure is not None and len(options.models) > MOST_MODELS:
         raise InputError(f"--figure shows at most {MOST_MODELS} models; got {len(options.models)}")
     if options.data == options.frequencies == "-":
@@ -136,22 +134,7 @@ def _frame(records: Sequence[Record | None], options: argparse.Namespace) -> tup
     left_out = dict.fromkeys(fields) | {column: ""}
     rows = [left_out if record is None else record.fields | {column: record.text} for record in records]
     frame = pd.DataFrame(rows).convert_dtypes()
-    if (options.output or "").lower().endswith(".parquet"):
-        _check_for_parquet(frame)
     return frame, column
-
-
-def _check_for_parquet(frame: pd.DataFrame) -> None:
-    import pyarrow
-
-    for name, values in frame.items():
-        try:
-            pyarrow.array(values, from_pandas=True)
-        except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise InputError(
-                f"the column {name!r} has values of several types, or numbers of over 64 bits, which .parquet cannot "
-                "hold; name an --output that ends in .jsonl"
-            ) from error
 
 
 def _read_frequencies(path: str) -> dict[str, float]:
@@ -168,21 +151,6 @@ def _read_frequencies(path: str) -> dict[str, float]:
             raise InputError(f"{record.where}: count must be a number of at least 0; got {shortened(value, 60)!r}")
         counts[record.text] += count  # type: ignore[assignment]
     return dict(counts)
-
-
-def _sentence_to_plot(options: argparse.Namespace, n: int, empty: Sequence[int]) -> int | None:
-    """The number of the sentence to draw: the requested one, or the first with words; None without --figure."""
-    if options.figure is None:
-        return None
-    without = set(empty)
-    if options.sentence is None:
-        return next(number for number in range(1, n + 1) if number not in without)
-    if options.sentence > n:
-        raise InputError(f"--sentence must be at most {n}, as {options.data} has no more; got {options.sentence}")
-    if options.sentence in without:
-        raise InputError(f"--sentence {options.sentence} has no words")
-    chosen: int = options.sentence
-    return chosen
 
 
 def _table(
@@ -243,11 +211,20 @@ def _write(path: str, table: pd.DataFrame) -> None:
     ending = Path(path).suffix.lower()
     with atomic_file(path) as temporary:
         if ending == ".parquet":
-            table.to_parquet(temporary, index=False)
+            _write_parquet(temporary, table)
         elif ending == ".jsonl":
             table.to_json(temporary, orient="records", lines=True, force_ascii=False, double_precision=15)
         else:
             table.to_csv(temporary, index=False, sep="\t" if ending == ".tsv" else ",", lineterminator="\n")
+
+
+def _write_parquet(path: Path, table: pd.DataFrame) -> None:
+    import pyarrow
+
+    try:
+        table.to_parquet(path, index=False)
+    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:  # several types, over 64 bits
+        raise InputError(f".parquet cannot hold a column of the data; name another --output: {error}") from error
 
 
 def _figure(options: argparse.Namespace, tables: dict[str, pd.DataFrame], number: int) -> Figure:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 import statistics
 from collections.abc import Iterator
 from io import StringIO
@@ -12,17 +11,17 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ...core.config_files import parse_overrides
-from ...core.console import add_command, print_note
+from ...core.console import add_command
 from ...core.errors import InputError
 from ...core.messages import counted
 from ...tasks import Example, FileTask, Split, Task, make_task, task_names
 from ...tasks.checks import check_own
 from ...tasks.files import split_set
-from ...tasks.registry import TASKS
 from ...tasks.scores import overall
 from ...text.plain import read_text
 from ..options import option, shared
 from ..printing import PrintedTable
+from ..recipe import split_arguments
 from ..report import Report
 
 EXAMPLE = (
@@ -55,17 +54,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "CSV lines `input,output` (for a language to recognise `string,label`), symbols separated by spaces; a set of "
     )
     file += "symbols is a/b. For a task of your own, a file with the same columns"
-    option(check, "[FILE]", file)
     option(score, "FILE", file)
     overrides = "options of the task, such as symbols=16; the options.* of `stack-lm train task`"
-    for action in (show, check):
-        option(action, "[KEY=VALUE ...]", overrides, dest="overrides")
+    option(show, "[KEY=VALUE ...]", overrides, dest="overrides")
+    option(check, "[FILE|KEY=VALUE ...]", f"{file}; and {overrides}", dest="overrides")
     option(score, "MODEL ...", "directories of models of one task that `stack-lm train task` saved")
 
 
 def run(options: argparse.Namespace) -> Report:
     """List all tasks."""
-    tasks = list(_working_tasks())
+    tasks = [make_task(name) for name in task_names()]
     shown: list[PrintedTable | str] = []
     for paper, group in groupby(tasks, key=lambda task: task.paper):
         same = list(group)
@@ -78,17 +76,6 @@ def run(options: argparse.Namespace) -> Report:
         shown.append(PrintedTable(paper or "Other tasks", columns, rows, len(columns) - 1))
     shown.append("A split is its number of examples and the sizes of their strings.")
     return Report({"tasks": [_record(task) for task in tasks]}, shown)
-
-
-def _working_tasks() -> Iterator[Task]:
-    """Yield every task; of a plug-in's tasks, those that can be made, with a note on each of the others."""
-    for name in task_names():
-        try:
-            yield make_task(name)
-        except Exception as error:
-            if TASKS.origin(name) is None:
-                raise
-            print_note(f"{name}, of {TASKS.origin(name)}, cannot be made: {type(error).__name__}: {error}")
 
 
 def show_examples(options: argparse.Namespace) -> Report:
@@ -111,37 +98,37 @@ def show_examples(options: argparse.Namespace) -> Report:
 
 def check_file(options: argparse.Namespace) -> Report:
     """Compare the outputs in a file with the task's targets."""
-    if options.file is not None and "=" in options.file and not os.path.exists(options.file):
-        options.overrides.insert(0, options.file)
-        options.file = next((text for text in options.overrides if "=" not in text), None)
-        options.overrides = [text for text in options.overrides if text != options.file]
-    task = make_task(options.name, **parse_overrides(options.overrides))
+    files, pairs = split_arguments(options.overrides)
+    task = make_task(options.name, **parse_overrides(pairs))
+    if len(files) > 1:
+        raise InputError(f"give one file; got {', '.join(files)}")
     if isinstance(task, FileTask):
-        return _describe_files(task, options)
-    if options.file is None:
+        return _describe_files(task, *files)
+    if not files:
         raise InputError(f"name a file of strings to check with {task}")
+    (file,) = files
     if type(task).example is Task.example:
         raise InputError(f"{task} cannot compute the targets of given strings")
-    lines = list(_read_lines(task, options.file))
+    lines = list(_read_lines(task, file))
     if not lines:
-        raise InputError(f"{options.file} has no lines")
+        raise InputError(f"{file} has no lines")
     wrong = [{"line": line.number, "problem": problem} for line in lines if (problem := _disagreement(task, line))]
-    record = {"task": task.name, "file": options.file, "lines": len(lines), "agree": len(lines) - len(wrong)}
-    shown = [f"{options.file}: {record['agree']:,} of {len(lines):,} lines agree with {task.name}"]
+    record = {"task": task.name, "file": file, "lines": len(lines), "agree": len(lines) - len(wrong)}
+    shown = [f"{file}: {record['agree']:,} of {len(lines):,} lines agree with {task.name}"]
     shown += [f"line {each['line']}: {each['problem']}" for each in wrong[:_SHOWN_LINES]]
     if len(wrong) > _SHOWN_LINES:
         shown.append(f"and {len(wrong) - _SHOWN_LINES:,} more")
     return Report(record | {"disagree": wrong}, shown, status=int(bool(wrong)))
 
 
-def _describe_files(task: FileTask, options: argparse.Namespace) -> Report:
+def _describe_files(task: FileTask, file: str | None = None) -> Report:
     """Describe a task's own files, and the number of the task's strings in another file."""
     task.check_plan(0)
     record, shown = _record(task) | {"digest": task.digest}, [task.summary()]
-    if options.file is not None:
-        number = len(task.read_file(options.file))
-        record |= {"file": options.file, "lines": number, "agree": number, "disagree": []}
-        shown.append(f"{options.file}: {number:,} strings, with symbols of {task} alone")
+    if file is not None:
+        number = len(task.read_file(file))
+        record |= {"file": file, "lines": number, "agree": number, "disagree": []}
+        shown.append(f"{file}: {number:,} strings, with symbols of {task} alone")
     return Report(record, shown)
 
 

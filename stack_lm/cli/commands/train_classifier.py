@@ -10,7 +10,7 @@ decide when to stop.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ...training.config import ClassificationConfig
@@ -30,13 +30,7 @@ __all__ = ["EXAMPLE", "SUMMARY", "add_options", "run"]
 
 def run(options: argparse.Namespace) -> int | Report:
     """Train and test."""
-    return run_recipe(options, ClassificationConfig, _load, _show)
-
-
-def _load() -> Callable[..., Any]:
-    from ...training.classification import ClassificationTrainer
-
-    return ClassificationTrainer
+    return run_recipe(options, ClassificationConfig, "classification.ClassificationTrainer", _show)
 
 
 def _show(output_dir: str, result: dict[str, Any]) -> Iterator[PrintedTable | str]:

@@ -8,7 +8,6 @@ GPUs, start it through `accelerate launch -m`.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import Any
 
 from ...training.config import RunConfig
@@ -25,13 +24,7 @@ __all__ = ["EXAMPLE", "SUMMARY", "add_options", "run"]
 
 def run(options: argparse.Namespace) -> int | Report:
     """Train."""
-    return run_recipe(options, RunConfig, _load, _show)
-
-
-def _load() -> Callable[..., Any]:
-    from ...training.language_model import Trainer
-
-    return Trainer
+    return run_recipe(options, RunConfig, "language_model.Trainer", _show)
 
 
 def _show(output_dir: str, result: dict[str, Any]) -> list[str]:

@@ -12,7 +12,6 @@ Any key can be overridden: `model.hidden_size=200 training.epochs=8`.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import Any
 
 from ...core.messages import counted
@@ -36,13 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int | Report:
     """Train."""
-    return run_recipe(options, SpanParserTrainingConfig, _load, _show)
-
-
-def _load() -> Callable[..., Any]:
-    from ...training.span_parser import SpanParserTrainer
-
-    return SpanParserTrainer
+    return run_recipe(options, SpanParserTrainingConfig, "span_parser.SpanParserTrainer", _show)
 
 
 def _show(output_dir: str, result: dict[str, Any]) -> list[str]:

@@ -109,7 +109,7 @@ _reports: Any
 
 def _start_worker(reports: Any) -> None:
     global _reports
-    from ...core.console import quiet_libraries
+    from ...core.quiet import quiet_libraries
 
     _reports = reports
     quiet_libraries()
