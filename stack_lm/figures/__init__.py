@@ -1,9 +1,8 @@
 """Measures and figures of a model's use of its stack (Merrill et al. 2019, section 4)."""
 
 from .computation import Computation, computation_of_trace, plot_computation
-from .curves import F1Panel, plot_f1, plot_learning_curves, read_metrics
+from .curves import plot_learning_curves, read_metrics
 from .figures import plot_distributions, plot_groups, plot_strengths, save_figure
-from .interventions import plot_interventions
 from .page import render_page
 from .strengths import Contrast, Occurrences, Summary, contrast, word_class
 from .surprisal import SurprisalCurve, plot_surprisal
@@ -13,7 +12,6 @@ __all__ = [
     "VERB_FRAMES",
     "Computation",
     "Contrast",
-    "F1Panel",
     "Occurrences",
     "Summary",
     "SurprisalCurve",
@@ -21,9 +19,7 @@ __all__ = [
     "contrast",
     "plot_computation",
     "plot_distributions",
-    "plot_f1",
     "plot_groups",
-    "plot_interventions",
     "plot_learning_curves",
     "plot_strengths",
     "plot_surprisal",

@@ -1,4 +1,4 @@
-"""Figures of several runs: learning curves, and F1 over other numbers."""
+"""Figures of several runs: learning curves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..core.config_files import METRICS_FILE
 from ..core.errors import InputError
@@ -133,58 +133,3 @@ def _logarithmic(axes: Axes, values: Sequence[float]) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.2, 1.5, 2, 3, 4, 5, 6, 7, 8)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_locator(LogLocator(subs=()))
-
-
-class F1Panel(NamedTuple):
-    """F1 of models' trees over another number of the models.
-
-    Attributes:
-        title: of the panel.
-        x_label: the label of the other number, with its unit.
-        y_label: the label of F1, in percent.
-        series: the other number and F1 of some models, by the name of the series.
-        is_path: whether the models of a series come in an order, such as checkpoints; they are joined, and the first
-            one is open.
-        baseline: F1 of right branching, drawn as a line.
-    """
-
-    title: str
-    x_label: str
-    y_label: str
-    series: Mapping[str, tuple[Sequence[float], Sequence[float]]]
-    is_path: bool = False
-    baseline: float | None = None
-
-
-@with_plain_text
-def plot_f1(panels: Sequence[F1Panel], title: str = "") -> Figure:
-    """Draw the points of panels.
-
-    Args:
-        panels: at least one.
-        title: the title of the figure.
-
-    Raises:
-        InputError: without matplotlib.
-    """
-    columns = min(3, len(panels))
-    names = dict.fromkeys(name for panel in panels for name in panel.series)
-    height = 3.4 * -(-len(panels) // columns) + 0.25 * -(-len(names) // 3)
-    figure = new_figure(4.4 * columns, height, title)
-    for axes, panel in zip(panel_grid(figure, len(panels), columns), panels, strict=True):
-        for i, (name, (x, f1)) in enumerate(panel.series.items()):
-            style: dict[str, Any] = {"color": f"C{i % 10}", "marker": MARKERS[i % len(MARKERS)], "markersize": 5}
-            line = LINES[i // 10 % len(LINES)] if panel.is_path else ""
-            axes.plot(x, f1, linestyle=line, linewidth=0.8, label=name, **style)
-            if panel.is_path and len(x) > 1:
-                opened = style | {"markerfacecolor": "white", "linestyle": "", "label": "first model of a run"}
-                axes.plot(x[:1], f1[:1], **opened)
-        if panel.baseline is not None:
-            axes.axhline(panel.baseline, color="0.4", linewidth=1, linestyle=":", label="right branching")
-        axes.set_title(panel.title, fontsize=10)
-        axes.set_xlabel(panel.x_label)
-        axes.set_ylabel(panel.y_label)
-        axes.grid(alpha=0.3)
-    if len(names) > 1:
-        legend_below(figure)
-    return figure

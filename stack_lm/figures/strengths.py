@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -147,26 +147,8 @@ class Occurrences:
             for tag, by_frame in sorted(places.items())
         }
 
-    def by_verb(self, at_least: int) -> list[dict[str, Any]]:
-        """Verb forms with a frame, those with the most objects first: how often they have one, and their strength.
 
-        Args:
-            at_least: minimum number of occurrences of a form with a frame.
-        """
-        rows: dict[str, list[int]] = {}
-        for i, frame in enumerate(self.frames):
-            if frame is not None:
-                rows.setdefault(self.words[i].lower(), []).append(i)
-        table = []
-        for verb, places in rows.items():
-            if len(places) >= at_least:
-                share = 100 * float(np.mean([self.frames[i] == "transitive" for i in places]))
-                table.append({"verb": verb, "transitive": share} | Summary.of(self.values[places]).as_dict())
-        return sorted(table, key=lambda row: (-row["transitive"], row["verb"]))
-
-
-@dataclass(frozen=True)
-class Contrast:
+class Contrast(NamedTuple):
     """The difference between the strengths of two groups of words.
 
     Attributes:
@@ -185,10 +167,6 @@ class Contrast:
     low: float
     high: float
     superiority: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the contrast as a dictionary for JSON."""
-        return asdict(self)
 
 
 def contrast(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
@@ -31,7 +30,6 @@ from .spans import SpanScorer
 if TYPE_CHECKING:  # slow to load
     from nltk.tree import Tree
 
-_BLOCK = 1000  # sentences of an iterable parsed at once
 DROPOUT = 0.2
 """The default share of dropped units for `dropout_samples`."""
 
@@ -330,39 +328,6 @@ class Parser:
             who = "every one of the models knows" if self.ensemble else "the model knows"
             raise InputError(f"the sentence has no word that {who}: {' '.join(words)!r}")
         return parse
-
-    # --- the interface of nltk.parse.api.ParserI, which loads all of NLTK if it is imported
-
-    def grammar(self) -> NoReturn:
-        """NLTK asks parsers for their grammar; a language model has none.
-
-        Raises:
-            NotImplementedError: always, as in NLTK's parsers without a grammar.
-        """
-        raise NotImplementedError("a language model has no grammar")
-
-    def parse(self, sent: str | Sequence[str]) -> Iterator[Tree]:
-        """The tree of a sentence, in the form of NLTK's parsers; none if it has no word that the model knows.
-
-        Args:
-            sent: its words, or a text.
-        """
-        return next(self.parse_sents([sent]))
-
-    def parse_sents(self, sents: Iterable[str | Sequence[str]]) -> Iterator[Iterator[Tree]]:
-        """Parse sentences in batches; yields the result of `parse` for each."""
-        rest = iter(sents)
-        while block := list(islice(rest, _BLOCK)):
-            for parse in self.parse_batch(block):
-                yield iter(() if parse is None else (parse.to_nltk(),))
-
-    def parse_all(self, sent: str | Sequence[str]) -> list[Tree]:
-        """The trees of a sentence: one, or none."""
-        return list(self.parse(sent))
-
-    def parse_one(self, sent: str | Sequence[str]) -> Tree | None:
-        """The tree of a sentence, or None."""
-        return next(self.parse(sent), None)
 
 
 def _decode(trace: Trace, signal: str, decoder: str) -> Parse:

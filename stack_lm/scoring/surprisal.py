@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -15,7 +14,7 @@ from ..core.errors import InputError
 from ..core.messages import check_name
 from ..core.trace import Trace
 from ..text.records import text_columns
-from .punctuation import Punctuation, inner, is_punctuation
+from .punctuation import Punctuation, is_punctuation
 from .sentences import ModelScorer, Progress
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 NATS = {"2": math.log(2), "e": 1.0, "10": math.log(10)}
 # Sentences scored at a time: enough for batches of similar length.
 _BLOCK = 10_000
-_COLUMNS = {"model", "sentence", "position", "word", "n_tokens", "unknown", "punctuation", "surprisal", "log_frequency"}
+_COLUMNS = {"model", "sentence", "position", "word", "n_tokens", "unknown", "punctuation", "surprisal"}
 _STRENGTHS = re.compile(r"(push|pop|read|total)_strength(_(?!input$)\w+)?")
 
 
@@ -39,7 +38,6 @@ def surprisal(
     base: int | str = 2,
     punctuation: Punctuation = "attach",
     end: bool = False,
-    frequencies: Mapping[str, float] | None = None,
     device: str | None = None,
     batch_tokens: int = 2048,
     progress: Progress | None = None,
@@ -59,7 +57,6 @@ def surprisal(
         punctuation: "attach" counts punctuation with the word that it touches. "split" gives the punctuation at the
             ends of a word its own rows, unless a token has both.
         end: add a row for the end of each sentence. The sum of a sentence's rows is then its surprisal.
-        frequencies: counts of words, for a column `log_frequency`; case is ignored.
         device: the device of a model that is loaded, such as "cpu" or "cuda:1"; None takes a GPU if there is one.
         batch_tokens: tokens in a batch, padding included.
         progress: called with the number of sentences done, batch by batch.
@@ -72,7 +69,6 @@ def surprisal(
         - `n_tokens`: tokens that were scored (int64); `unknown`: outside the vocabulary (bool);
         - `punctuation`: nothing but punctuation (bool), if that is split off;
         - `surprisal` (float64): NaN for the first word where the model has no token that begins sentences;
-        - `log_frequency` (float64): log of the share of all counts, of the word or of it without punctuation, or NaN;
         - a memory's strengths (float64, in elements), such as `push_strength`; of several layers `push_strength_0`, ...
 
         A word's strengths are those of its last token, or as a scorer's `word_strength` says.
@@ -93,49 +89,15 @@ def surprisal(
     if end and not scorer.end_tokens:
         raise InputError("end: the model has no token that ends sentences, so their end has no surprisal")
     blocks = list(_scored(scorer, [text.split() for text in texts], punctuation, end, progress))
-    table = _join_blocks(blocks, base, frequencies)
+    table = pd.DataFrame({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]})
+    table["word"] = table["word"].astype(pd.StringDtype(na_value=np.nan))  # lengths of words are int64
+    table["surprisal"] /= NATS[str(base)]
     if punctuation == "attach":
         del table["punctuation"]
     if fields is None:
         return table
     repeated = fields.iloc[table["sentence"].to_numpy() - 1].reset_index(drop=True)
     return pd.concat([repeated, table], axis=1)
-
-
-def _join_blocks(
-    blocks: Sequence[Mapping[str, np.ndarray]], base: int | str, frequencies: Mapping[str, float] | None
-) -> pd.DataFrame:
-    import pandas as pd
-
-    table = pd.DataFrame({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]})
-    table["word"] = table["word"].astype(pd.StringDtype(na_value=np.nan))  # lengths of words are int64
-    table["surprisal"] /= NATS[str(base)]
-    if frequencies is not None:
-        place = table.columns.get_loc("surprisal") + 1
-        table.insert(place, "log_frequency", log_frequencies(table["word"], frequencies, base))
-    return table
-
-
-def log_frequencies(words: Iterable[str], counts: Mapping[str, float], base: int | str = 2) -> np.ndarray:
-    """Logarithms of words' shares of all counts [n]; NaN for words without a count.
-
-    Args:
-        words: n words. One that has no count is looked up without the punctuation at its ends.
-        counts: the counts of words; those of words that differ only in case are added.
-        base: the base of the logarithm.
-    """
-    shares: Counter[str] = Counter()
-    for word, count in counts.items():
-        shares[word.casefold()] += count  # type: ignore[assignment]
-    log_total = math.log(sum(shares.values())) if any(shares.values()) else 0.0
-
-    def look_up(word: str) -> float:
-        folded = word.casefold()
-        count = shares.get(folded) or shares.get(folded[inner(folded)])
-        return (math.log(count) - log_total) / NATS[str(base)] if count else math.nan
-
-    known: dict[str, float] = {}
-    return np.array([known[word] if word in known else known.setdefault(word, look_up(word)) for word in words], float)
 
 
 def name_clashes(names: Iterable[Hashable]) -> dict[Hashable, str]:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from stack_lm.core.errors import InputError
-from stack_lm.figures.curves import F1Panel, plot_f1, plot_learning_curves, read_metrics
+from stack_lm.figures.curves import plot_learning_curves, read_metrics
 
 pytest.importorskip("matplotlib")
 
@@ -75,20 +75,3 @@ def test_metrics_are_read(tmp_path):
         read_metrics(tmp_path / "empty")
     with pytest.raises(InputError, match=r"none does not exist"):
         read_metrics(tmp_path / "none")
-
-
-def test_f1(tmp_path):
-    series = {"a": ([0.1, 0.3], [30.1, 30.3]), "b": ([0.2], [30.2])}
-    panels = [F1Panel(name, "sd", "F1 (%)", series, True, line) for name, line in (("prpn", 39.9), ("merrill", None))]
-    figure = plot_f1(panels)
-    figure.savefig(tmp_path / "f.png")
-    prpn, merrill = figure.axes
-    assert [axes.get_title() for axes in (prpn, merrill)] == ["prpn", "merrill"]
-    assert (prpn.get_xlabel(), prpn.get_ylabel()) == ("sd", "F1 (%)")
-    assert prpn.lines[0].get_xydata().tolist() == [[0.1, 30.1], [0.3, 30.3]]
-    # Two lines and an open mark in both; in the first also right branching.
-    assert (len(prpn.lines), len(merrill.lines)) == (4, 3)
-    names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert names == ["a", "first model of a run", "b", "right branching"]
-    (opened,) = (line for line in prpn.lines if line.get_markerfacecolor() == "white")
-    assert opened.get_xydata().tolist() == [[0.1, 30.1]]

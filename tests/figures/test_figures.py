@@ -10,7 +10,6 @@ import pytest
 from stack_lm.core.errors import InputError
 from stack_lm.core.trace import Trace
 from stack_lm.figures.figures import check_figure_names, plot_distributions, plot_groups, plot_strengths
-from stack_lm.figures.interventions import plot_interventions
 from stack_lm.parsing import tree_from_distances
 
 FigureCanvasAgg = pytest.importorskip("matplotlib.backends.backend_agg").FigureCanvasAgg
@@ -105,10 +104,3 @@ def test_bad_input(monkeypatch):
     ):
         with pytest.raises(InputError, match=r"pip install 'stack-lm\[plots\]'"):
             draw()
-
-
-def test_small_and_large_costs_of_interventions_can_be_read():
-    for ratios, expected in (([1.018, 1.058], {0, 1, 2, 5}), ([1.018, 4.0], {0, 1, 10, 100})):
-        figure = plot_interventions({str(i): [ratio] for i, ratio in enumerate(ratios)}, {})
-        low, high = figure.axes[0].get_xlim()
-        assert expected <= {tick for tick in figure.axes[0].get_xticks() if low <= tick <= high}

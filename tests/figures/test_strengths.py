@@ -75,9 +75,6 @@ def test_groups():
     assert {tag: {frame: s.mean for frame, s in of.items()} for tag, of in of_frames.items()} == {
         "VBP": {"transitive": 2.0, "intransitive": 6.0}
     }
-    (see,) = words.by_verb(at_least=2)
-    assert (see["verb"], see["transitive"], see["n"], see["mean"]) == ("see", 50.0, 2, 4.0)
-    assert words.by_verb(at_least=3) == []
 
 
 def test_no_known_words():

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from conftest import run, run_json, tiny_config
-from nltk.parse.api import ParserI
 from nltk.tree import Tree
 
 from stack_lm import (
@@ -218,22 +217,6 @@ def test_the_embeddings_drop_the_share_of_units_that_was_asked_for():
     assert 0.78 < kept.double().mean() < 0.82
     torch.testing.assert_close(after[kept], before[kept] / 0.8)
     torch.testing.assert_close(model.get_input_embeddings()(ids), before)
-
-
-def test_the_interface_of_nltk(parser):
-    assert {name for name in vars(ParserI) if not name.startswith("_")} <= set(dir(parser))
-    sentences = [parser.split(text) for text in TEXTS]
-    tree = parser.parse_one(sentences[0])
-    assert isinstance(tree, Tree)
-    assert tree == parser(TEXTS[0]).to_nltk()
-    assert list(parser.parse(sentences[0])) == parser.parse_all(sentences[0]) == [tree]
-    each = parser.parse_sents([*sentences, [], ["qwx"]])
-    found = [list(trees) for trees in each]
-    assert [len(trees) for trees in found] == [1, 1, 1, 0, 0]
-    assert found[0] == [tree]
-    assert parser.parse_one([]) is None
-    with pytest.raises(NotImplementedError):
-        parser.grammar()
 
 
 def test_a_notebook_shows_the_tree(parser):

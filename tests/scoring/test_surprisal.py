@@ -14,7 +14,6 @@ from scoring_models import gpt2, word_scorer
 
 from stack_lm import ModelScorer, surprisal
 from stack_lm.core.errors import InputError
-from stack_lm.scoring.surprisal import log_frequencies
 
 WORDS = "the dogs that cats fear do n't bark near old bridges . , ( ) `` ''".split()
 STRENGTHS = ["push_strength", "pop_strength", "read_strength", "total_strength"]
@@ -122,10 +121,10 @@ def test_types_and_columns():
         index=[5, 5, 6],
     )
     model, tokenizer = word_model()
-    table = surprisal(model, frame, tokenizer, frequencies={"the": 3}, punctuation="split")
+    table = surprisal(model, frame, tokenizer, punctuation="split")
     kinds = {"word_input": "str", "item": "int64", "rt": "float64", "sentence": "int64", "position": "int64"}
     kinds |= {"word": "str", "n_tokens": "int64", "unknown": "bool", "punctuation": "bool", "surprisal": "float64"}
-    kinds |= {"log_frequency": "float64"} | dict.fromkeys(STRENGTHS, "float64")
+    kinds |= dict.fromkeys(STRENGTHS, "float64")
     assert {name: str(kind) for name, kind in table.dtypes.items()} == kinds
     assert list(table) == list(kinds)
     assert table["sentence"].tolist() == [1, 1, 3, 3, 3]
@@ -137,14 +136,6 @@ def test_types_and_columns():
     assert [str(nothing[name].dtype) for name in ("sentence", "word", "unknown", "surprisal")] == [
         "int64", "str", "bool", "float64",
     ]  # fmt: skip
-
-
-def test_frequencies():
-    counts = {"The": 6, "the": 2, "dogs": 1, "U.S.": 7, "never": 0}
-    found = log_frequencies(["THE", "(the)", "U.S.", "dogs,", "never", "cats", "..."], counts, 2)
-    np.testing.assert_allclose(found, [-1, -1, math.log2(7 / 16), -4, np.nan, np.nan, np.nan])
-    assert np.isnan(log_frequencies(["a"], {})).all()
-    np.testing.assert_allclose(log_frequencies(["the"], counts, 10), math.log10(0.5))
 
 
 def test_blocks_change_nothing(monkeypatch):

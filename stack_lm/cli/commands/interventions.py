@@ -14,13 +14,11 @@ from ...eval.agreement import AgreementItem, evaluate_agreement
 from ...eval.agreement_formats import AGREEMENT_FORMATS, read_agreement
 from ...eval.perplexity import evaluate_perplexity
 from ...eval.seeds import Spread
-from ...figures.figures import check_figure_names, save_figure
-from ...figures.interventions import plot_interventions
 from ...hub.locating import find_models
 from ...text import Sentence
 from ...text.corpora import Corpus, tags_of_all
 from ...text.tokenization import splits_words
-from ..files import check_different, check_outputs
+from ..files import check_different
 from ..options import DEVICE, declare, shared
 from ..printing import PrintedTable
 from ..report import Problems, Report
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 UNTOUCHED = "untouched"
 SENTENCES = 2000  # drawn by default
 EXAMPLE = """stack-lm interventions models/wikipedia-u1 --data nltk:treebank --agreement linzen_sentences/ \\
-    --format linzen-gulordava --figure interventions.png
+    --format linzen-gulordava
   stack-lm interventions runs/u1-s? --data heldout.txt --only push-shuffled one-element"""
 
 T = TypeVar("T")
@@ -50,7 +48,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--limit N": limit,
         "--only NAME ...": "only these interventions, such as push-mean push-shuffled",
         "--shuffles N": ("shuffles of each kind", {"default": 3}),
-        "--figure": "all models",
     }
     declare(parser, own)
     parser.set_defaults(column=None, seed=0)  # the seed of the samples and of the first shuffle
@@ -79,20 +76,13 @@ def run(options: argparse.Namespace) -> Report:
         ]
     effects = _effects(models)
     together = {name: {"n_models": len(rows)} | _summary(rows) for name, rows in effects.items()}
-    if options.figure:
-        ratios = {name: [row["ratio"] for row in rows] for name, rows in effects.items()}
-        changes = {
-            name: {kind: [row[kind] for row in rows] for kind in rows[0] if kind != "ratio"}
-            for name, rows in effects.items()
-        }
-        save_figure(options.figure, plot_interventions(ratios, changes, n_models=len(models)))
     record = text_record(options) | {"n_sentences": len(texts[0]), "agreement": options.agreement or None}
     record |= {"n_items": len(items), "shuffles": options.shuffles, "seed": options.seed}
     record |= {"models": models, "together": together}
     shown = [_table_of_model(model, record) for model in models]
     if len(models) > 1:
         shown.append(_table_of_all(together, len(models)))
-    return Report(record, shown, [options.figure])
+    return Report(record, shown)
 
 
 def _formats() -> list[str]:
@@ -101,12 +91,10 @@ def _formats() -> list[str]:
 
 def _check_options(options: argparse.Namespace) -> None:
     check_different(options.models)
-    check_figure_names(options.figure)
     if bool(options.agreement) != (options.format is not None):
         raise InputError("--agreement and --format go together; give both")
     if options.format is not None:
         check_name("format", options.format, _formats())
-    check_outputs({"--figure": options.figure}, [*options.models, options.data, *options.agreement])
     find_models(*options.models)
 
 

@@ -35,7 +35,7 @@ KINDS = {
 }
 _OLD_KINDS = {
     **dict.fromkeys(("computation", "memory"), "`stack-lm inspect MODEL STRING --figure FILE`"),
-    "agreement": "`plot_f1` of stack_lm.figures, which draws the numbers of `stack-lm parse-f1 --ensemble --json`",
+    "agreement": "a figure of your own, from the numbers of `stack-lm parse-f1 --ensemble --json`",
 }
 _OF_SEVERAL = ("results", "training")
 

@@ -31,9 +31,6 @@ from ..report import Problems, Report
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-AT_LEAST = 20  # occurrences with a frame that a verb form needs to be listed by itself
-SHOWN_VERBS = 8
-
 EXAMPLE = "stack-lm strengths runs/brown-u1 --data nltk:treebank --figure strengths.png"
 
 
@@ -96,13 +93,12 @@ def _summaries(words: Occurrences, groups: Mapping[str, np.ndarray], verbs: Mapp
         "n_words": len(words.words),
         "n_unknown": words.n_unknown,
         "groups": {name: Summary.of(words.values[chosen]).as_dict() for name, chosen in groups.items()},
-        "contrasts": [each.as_dict() for each in contrasts if each is not None],
+        "contrasts": [each._asdict() for each in contrasts if each is not None],
         "by_tag": {tag: summary.as_dict() for tag, summary in words.by_tag().items()},
         "frames_by_tag": {
             tag: {frame: summary.as_dict() for frame, summary in of_tag.items()}
             for tag, of_tag in words.frames_by_tag().items()
         },
-        "by_verb": words.by_verb(AT_LEAST),
     }
 
 
@@ -191,11 +187,4 @@ def _tables(result: dict[str, Any]) -> Iterator[PrintedTable]:
                 (tag, *(f"{of[f]['mean']:.3f} ({of[f]['n']:,})" if f in of else None for f in VERB_FRAMES))
                 for tag, of in frames.items()
             ],
-        )
-    if verbs := result["by_verb"]:
-        shown = verbs if len(verbs) <= 2 * SHOWN_VERBS else [*verbs[:SHOWN_VERBS], *verbs[-SHOWN_VERBS:]]
-        yield PrintedTable(
-            f"verb forms by share with an object; {len(shown)} of {len(verbs)} with {AT_LEAST} or more occurrences",
-            ["verb", "with an object, %", "n", "mean", "sd"],
-            [tuple(row[name] for name in ("verb", "transitive", "n", "mean", "std")) for row in shown],
         )

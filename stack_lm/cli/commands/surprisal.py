@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from ...core.atomic import atomic_file
 from ...core.console import print_note, progress, rounded
 from ...core.errors import InputError
-from ...core.messages import counted, shortened
+from ...core.messages import counted
 from ...figures.figures import check_figure_names, save_figure
 from ...figures.surprisal import MOST_MODELS, SurprisalCurve, plot_surprisal
 from ...hub.locating import find_models
 from ...text.files import check_file
-from ...text.records import HUB, Record, choose_column, read_records
+from ...text.records import HUB, Record, choose_column
 from ..files import check_different, check_ending, check_outputs, short_names
 from ..models import open_scorer, shown_words
 from ..options import DEVICE, declare, option, shared
@@ -51,7 +50,6 @@ OPTIONS: dict[str, str | tuple[str, dict[str, Any]]] = {
         {"choices": ("attach", "split"), "default": "attach"},
     ),
     "--end": "also write a row for the end of each sentence",
-    "--frequencies FILE": "a table with the columns word, count: adds the logarithm of each word's relative frequency",
     "--figure": "the first sentence",
 }
 
@@ -75,10 +73,9 @@ def run(options: argparse.Namespace) -> Report | None:
     source, records = read_sentences(options, sentences, problems)
     note_several_sentences(records)
     frame, column = _frame(records, options)
-    counts = None if options.frequencies is None else _read_frequencies(options.frequencies)
     empty = [number for number, record in enumerate(records, start=1) if record is None or not record.text]
 
-    tables = {model: _table(model, frame, column, counts, options) for model in options.models}
+    tables = {model: _table(model, frame, column, options) for model in options.models}
     _print_notes(records, frame.columns.drop(column), tables, options.end)
     everything = _joined(tables)
     if options.output == "-":
@@ -109,19 +106,13 @@ def _check_options(options: argparse.Namespace) -> None:
     to_file = None if options.output == "-" else options.output
     check_ending("--output", to_file, ENDINGS)
     check_figure_names(options.figure)
-    check_outputs(
-        {"--output": to_file, "--figure": options.figure}, [*options.models, options.data, options.frequencies]
-    )
-
+    check_outputs({"--output": to_file, "--figure": options.figure}, [*options.models, options.data])
     if options.figure is not None and len(options.models) > MOST_MODELS:
         raise InputError(f"--figure shows at most {MOST_MODELS} models; got {len(options.models)}")
-    if options.data == options.frequencies == "-":
-        raise InputError("--data and --frequencies cannot both be standard input; name a file for one")
     if options.json and options.output == "-":
         raise InputError("--json and --output - both print on standard output; leave one out")
-    for name in (options.data, options.frequencies):
-        if name is not None and name.partition(":")[0] not in HUB:
-            check_file(name)  # not a directory: rows are numbered within one file
+    if options.data is not None and options.data.partition(":")[0] not in HUB:
+        check_file(options.data)  # not a directory: rows are numbered within one file
     find_models(*options.models)
 
 
@@ -137,24 +128,8 @@ def _frame(records: Sequence[Record | None], options: argparse.Namespace) -> tup
     return frame, column
 
 
-def _read_frequencies(path: str) -> dict[str, float]:
-    counts: Counter[str] = Counter()
-    for record in read_records(path, column="word", keep_empty=False):
-        if "count" not in record.fields:
-            raise InputError(f"{path} has no column 'count'; --frequencies needs a table with the columns word, count")
-        value = record.fields["count"]
-        try:
-            count = float(str(value).replace(",", ""))
-        except ValueError:
-            count = -1.0
-        if not 0 <= count < float("inf"):
-            raise InputError(f"{record.where}: count must be a number of at least 0; got {shortened(value, 60)!r}")
-        counts[record.text] += count  # type: ignore[assignment]
-    return dict(counts)
-
-
 def _table(
-    model: str, frame: pd.DataFrame, column: str, counts: dict[str, float] | None, options: argparse.Namespace
+    model: str, frame: pd.DataFrame, column: str, options: argparse.Namespace
 ) -> pd.DataFrame:
     """The rows of one model."""
     from ...scoring.surprisal import surprisal
@@ -163,7 +138,7 @@ def _table(
     scorer = open_scorer(model, options)
     if options.end and not scorer.end_tokens:
         raise InputError(f"--end: {model} has no token that ends sentences")
-    settings = {"base": options.base, "punctuation": options.punctuation, "end": options.end, "frequencies": counts}
+    settings = {"base": options.base, "punctuation": options.punctuation, "end": options.end}
     with progress(f"scoring with {model}", sum(map(bool, words))) as advance:
         table = surprisal(scorer, frame, column=column, progress=advance, **settings)
     return table
@@ -197,9 +172,8 @@ def _joined(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     from ...scoring.surprisal import strengths_in
 
     joined = pd.concat(tables.values(), ignore_index=True)
-    for name in ("surprisal", "log_frequency", *strengths_in(joined.columns)):
-        if name in joined:
-            joined[name] = joined[name].map(rounded)
+    for name in ("surprisal", *strengths_in(joined.columns)):
+        joined[name] = joined[name].map(rounded)
     if len(tables) > 1:
         names = [name for name, table in tables.items() for _ in range(len(table))]
         joined.insert(0, "model", pd.Series(names, dtype=joined["word"].dtype))
@@ -245,16 +219,13 @@ def _figure(options: argparse.Namespace, tables: dict[str, pd.DataFrame], number
 
 def _summary(table: pd.DataFrame, end: bool) -> dict[str, Any]:
     words = _words(table, end)
-    summary = {
+    return {
         "words": len(words),
         # The surprisal of an unknown word is that of all unknown words together, which is small.
         "mean_surprisal": float(words["surprisal"][~words["unknown"].astype(bool)].mean()),
         "without_surprisal": int(words["surprisal"].isna().sum()),
         "unknown": int(words["unknown"].sum()),
     }
-    if "log_frequency" in words:
-        summary["without_frequency"] = int(words["log_frequency"].isna().sum())
-    return summary
 
 
 def _shown(
@@ -265,8 +236,7 @@ def _shown(
 
     sentences = everything["sentence"].unique()
     first = everything[everything["sentence"].isin(sentences[:_SENTENCES_SHOWN])].head(_ROWS_SHOWN)
-    columns = [name for name in ("model", "word", "sentence", "position", "n_tokens") if name in first]
-    columns += [name for name in ("surprisal", "log_frequency") if name in first]
+    columns = [name for name in ("model", "word", "sentence", "position", "n_tokens", "surprisal") if name in first]
     columns += [name for name in strengths_in(first.columns) if not name.startswith("total")]
     shown = first[columns].astype(object)
     shown["word"] = shown_words(first["word"], first["unknown"])
@@ -280,6 +250,6 @@ def _shown(
         "" if not hidden or options.output else f"{hidden:,} more rows; --output FILE writes all",
     )
     summaries = [(model, *_summary(table, options.end).values()) for model, table in tables.items()]
-    names = ["words", "mean surprisal", "without surprisal", "unknown", "without frequency"]
+    names = ["model", "words", "mean surprisal", "without surprisal", "unknown"]
     note = "the mean leaves out unknown words" if everything["unknown"].any() else ""
-    yield PrintedTable(f"surprisal, {source}", ["model", *names[: len(summaries[0]) - 1]], summaries, note=note)
+    yield PrintedTable(f"surprisal, {source}", names, summaries, note=note)
