@@ -1,4 +1,4 @@
-"""Reading trees from files: treebanks, chunked text, and the trees or distances written by a parser."""
+"""Reading trees from files: treebanks, and the trees or distances written by a parser."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from stack_lm.text.formats import format_of, read_rows
 from stack_lm.text.plain import json_record, read_text
 
 from .distances import DEFAULT_DECODER, tree_from_distances
-from .trees import ConstituencyTree, Span, read_binary_parse, read_brackets
+from .trees import ConstituencyTree, read_binary_parse, read_brackets
 
 # Keys of JSON records, by the kind of their values.
 BRACKETS_KEY = "brackets"
 BINARY_PARSE_KEYS = ("sentence1_binary_parse", "binary_parse", "tree", "parse")
 WORDS_KEYS = ("words", "tokens", "sentence")
 DISTANCES_KEY = "distances"
-NLTK_TREEBANKS = ("nltk:treebank", "nltk:conll2000")
-CHUNKS = "chunks:"
+NLTK_TREEBANK = "nltk:treebank"
 
 
 def read_treebank(source: str, *, decoder: str = DEFAULT_DECODER, on_error: OnError = fail) -> list[ConstituencyTree]:
@@ -32,8 +31,6 @@ def read_treebank(source: str, *, decoder: str = DEFAULT_DECODER, on_error: OnEr
     Args:
         source: one of
             "nltk:treebank", NLTK's sample of the Penn Treebank;
-            "nltk:conll2000", the chunks of CoNLL-2000 from NLTK, each a phrase below the sentence;
-            "chunks:FILE", such chunks: a word, its tag and B-NP, I-NP or O a line, an empty line between sentences;
             a .mrg, .tree or .ptb file, or any text file of bracketed trees, each on one line or several; labels
             may carry features between ##, as in SPMRL;
             a .jsonl file, whose lines have a tree under `brackets`, a parse without labels under
@@ -83,7 +80,7 @@ def read_predictions(
     Raises:
         InputError: see `read_treebank`.
     """
-    if source.startswith("nltk:") or source.startswith(CHUNKS) or Path(source).is_dir():
+    if source == NLTK_TREEBANK or Path(source).is_dir():
         return list(read_treebank(source, decoder=decoder, on_error=on_error))
     trees: list[ConstituencyTree | None] = []
 
@@ -131,11 +128,8 @@ Reader = Callable[[], Iterable[ConstituencyTree]]
 
 def _files(source: str, decoder: str, on_error: OnError) -> Iterator[tuple[str, Reader]]:
     """The files of a source, each with a function that reads it."""
-    if source.startswith("nltk:"):
-        yield source, lambda: _read_nltk(source)
-    elif source.startswith(CHUNKS):
-        path = source.removeprefix(CHUNKS)
-        yield path, lambda: _read_chunks(read_text(path), path, on_error)
+    if source == NLTK_TREEBANK:
+        yield source, _read_nltk
     elif Path(source).is_dir():
         for file in _of_directory(Path(source)):
             yield str(file), lambda file=str(file): _read_file(file, decoder, on_error)  # type: ignore[misc]
@@ -157,7 +151,7 @@ def _is_json(source: str) -> bool:
 
 def _read_file(source: str, decoder: str, on_error: OnError) -> Iterator[ConstituencyTree]:
     if source != "-" and not os.path.exists(source):
-        others = f"; trees come from a file, a directory, {', '.join(NLTK_TREEBANKS)} or chunks:FILE"
+        others = f"; trees come from a file, a directory or {NLTK_TREEBANK}"
         raise InputError(f"{source} does not exist{similar_path(source) or others}")
     if format_of(source) == "conllu":
         raise InputError(f"{source} has dependencies (CoNLL-U); F1 needs the phrases of bracketed trees")
@@ -210,51 +204,14 @@ def _from_distances(words: Any, distances: Any, where: str, decoder: str) -> Con
         raise InputError(f"{where}: {error}") from error
 
 
-def _read_nltk(source: str) -> Iterator[ConstituencyTree]:
-    import nltk.corpus
+def _read_nltk() -> Iterator[ConstituencyTree]:
+    from nltk.corpus import treebank
 
-    if source not in NLTK_TREEBANKS:
-        raise InputError(f"the treebanks of NLTK that can be read are {' and '.join(NLTK_TREEBANKS)}; got {source!r}")
-    name = source.removeprefix("nltk:")
-    corpus = getattr(nltk.corpus, name)
     try:
-        for file in corpus.fileids():
-            text = corpus.raw(file)
-            yield from read_brackets(text, file) if name == "treebank" else _read_chunks(text, file, fail)
+        for file in treebank.fileids():
+            yield from read_brackets(treebank.raw(file), file)
     except LookupError as error:
         raise InputError(
-            f"NLTK's corpus {name} is not installed: run `python -m nltk.downloader {name}`, or set NLTK_DATA to where "
-            "it is"
+            "NLTK's corpus treebank is not installed: run `python -m nltk.downloader treebank`, or set NLTK_DATA to "
+            "where it is"
         ) from error
-
-
-def _read_chunks(text: str, source: str, on_error: OnError) -> Iterator[ConstituencyTree]:
-    """CoNLL-2000 (Tjong Kim Sang and Buchholz 2000): the chunks are phrases of the sentence, "S"."""
-    rows: list[tuple[str, str, str]] = []
-    first, broken = 0, False
-    for number, line in enumerate((text + "\n\n").split("\n"), start=1):
-        cells = line.split()
-        if not cells:
-            if rows and not broken:
-                yield _from_chunks(rows, f"{source}, line {first}")
-            rows, first, broken = [], 0, False
-        elif len(cells) == 3 and cells[2][:2] in ("B-", "I-", "O"):
-            first = first or number
-            rows.append((cells[0], cells[1], cells[2]))
-        else:
-            broken = True
-            on_error(InputError(f"{source}, line {number}: a word, its tag and B-X, I-X or O are needed; got {line!r}"))
-
-
-def _from_chunks(rows: list[tuple[str, str, str]], origin: str) -> ConstituencyTree:
-    spans: list[Span] = [(0, len(rows), "S")]
-    before = "O"
-    for place, (_, _, chunk) in enumerate(rows):
-        mark, _, label = chunk.partition("-")
-        if mark == "I" and before.partition("-")[2] == label:
-            spans[-1] = (spans[-1][0], place + 1, label)
-        elif mark != "O":
-            spans.append((place, place + 1, label))
-        before = chunk
-    words, tags, _ = zip(*rows, strict=True)
-    return ConstituencyTree(words, tags, tuple(spans), origin)

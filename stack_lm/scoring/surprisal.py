@@ -83,9 +83,25 @@ def surprisal(
     fields: pd.DataFrame | None = None
     if isinstance(sentences, pd.DataFrame):
         fields, sentences = _columns_of(sentences, column)
-        fields = fields.rename(columns=name_clashes(fields.columns))
     texts = _checked(sentences)
-    scorer = _as_scorer(model, tokenizer, device, batch_tokens)
+    table = _table(_as_scorer(model, tokenizer, device, batch_tokens), texts, base, punctuation, end, progress)
+    if fields is None:
+        return table
+    repeated = fields.iloc[table["sentence"].to_numpy() - 1].reset_index(drop=True)
+    return pd.concat([repeated, table], axis=1)
+
+
+def _table(
+    scorer: ModelScorer,
+    texts: Sequence[str],
+    base: int | str,
+    punctuation: Punctuation,
+    end: bool,
+    progress: Progress | None,
+) -> pd.DataFrame:
+    """The columns of the result that are ours."""
+    import pandas as pd
+
     if end and not scorer.end_tokens:
         raise InputError("end: the model has no token that ends sentences, so their end has no surprisal")
     blocks = list(_scored(scorer, [text.split() for text in texts], punctuation, end, progress))
@@ -94,10 +110,7 @@ def surprisal(
     table["surprisal"] /= NATS[str(base)]
     if punctuation == "attach":
         del table["punctuation"]
-    if fields is None:
-        return table
-    repeated = fields.iloc[table["sentence"].to_numpy() - 1].reset_index(drop=True)
-    return pd.concat([repeated, table], axis=1)
+    return table
 
 
 def name_clashes(names: Iterable[Hashable]) -> dict[Hashable, str]:
@@ -128,7 +141,7 @@ def _check_arguments(base: int | str, punctuation: str) -> None:
 
 
 def _columns_of(frame: pd.DataFrame, column: Hashable | None) -> tuple[pd.DataFrame, list[Any]]:
-    """The other columns of a data frame, and its texts; "" where they are missing."""
+    """The other columns of a data frame, none with a name of ours, and its texts; "" where they are missing."""
     names = list(frame.columns)
     if column is None:
 
@@ -140,7 +153,8 @@ def _columns_of(frame: pd.DataFrame, column: Hashable | None) -> tuple[pd.DataFr
     if names.count(column) != 1:
         raise InputError(f"column must be one of {', '.join(map(repr, names)) or 'no columns'}; got {column!r}")
     texts = frame[column]
-    return frame.drop(columns=[column]), texts.astype(object).where(texts.notna(), "").tolist()
+    fields = frame.drop(columns=[column])
+    return fields.rename(columns=name_clashes(fields.columns)), texts.astype(object).where(texts.notna(), "").tolist()
 
 
 def _checked(sentences: Iterable[str]) -> list[str]:

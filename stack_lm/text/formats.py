@@ -101,10 +101,6 @@ def read_rows(
             "the words of the trees are read alone",
             stacklevel=2,
         )
-    if str(path) == "-" and known is FORMATS[TEXT] and (named := _text_column(lines.first)):
-        warnings.warn(
-            f"{lines.name} looks like a table, and is read as text; --column {named} reads it as a table", stacklevel=2
-        )
     assert known.read_lines is not None
     return known.unit, known.read_lines(lines)
 
@@ -114,15 +110,6 @@ def _format_by_content(first: str, column: str | None) -> str:
         return "jsonl"
     cells = {name.strip(' "') for delimiter in _DELIMITERS for name in first.split(delimiter)}
     return "csv" if column is not None and (column != TEXT or column in cells) else TEXT
-
-
-def _text_column(first: str) -> str | None:
-    """The column of texts, if a line is a table's header of single words, one of them "text" or "sentence"."""
-    for delimiter in _DELIMITERS:
-        names = [name.strip(' "') for name in first.split(delimiter)]
-        if len(names) > 1 and all(name.isidentifier() for name in names):
-            return next((name for name in TEXT_COLUMNS if name in names), None)
-    return None
 
 
 def _open_lines(path: str | Path, on_error: OnError) -> Lines:

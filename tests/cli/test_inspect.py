@@ -248,13 +248,6 @@ def test_strengths_of_a_tagged_corpus(capsys, models, tmp_path):
     assert "no trees to show which verbs have an object" in err
 
 
-def test_chunks_do_not_tell_frames(capsys, models, tmp_path):
-    path = tmp_path / "chunks.txt"
-    path.write_text("the DT B-NP\ndog NN I-NP\nsees VBZ B-VP\nthe DT B-NP\ncat NN I-NP\n")
-    found = run_json(capsys, "strengths", models / "stack", "--data", f"chunks:{path}")
-    assert set(found["groups"]) == {"all words", "nouns", "verbs", "determiners"}
-
-
 def test_strengths_of_universal_dependencies(capsys, tmp_path, models):
     def row(number, word, tag):
         return "\t".join([str(number), word, "_", tag, *["_"] * 6])

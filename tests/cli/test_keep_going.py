@@ -7,7 +7,6 @@ from cli.cases import fails, save_model
 from conftest import run
 
 MRG = "( (S (DT the) (NN dog)) )\n"
-CHUNKS = "the DT B-NP\ndog NN I-NP\n\n"
 LINZEN = "the dog sleeps .\tVBZ\t3\t0\n"
 HEADER = "sentence\tverb_pos\tverb_index\tn_diff_intervening\n"
 PAIR = json.dumps({"good": "the dog sleeps .", "bad": "the dog sees ."}) + "\n"
@@ -15,7 +14,6 @@ TREE = json.dumps({"brackets": "(S (DT the) (NN old) (NN dog))"}) + "\n"
 # By command: its file with a part that cannot be read between two that can, the message, and what counts the rest.
 BROKEN = {
     "strengths {m} --data {f}": ("t.mrg", MRG + "(S (DT the)\n" + MRG, "line 2 lacks 1 closing", "n_sentences"),
-    "strengths {m} --data chunks:{f}": ("t.txt", CHUNKS + "dog\n\n" + CHUNKS, "line 4: a word, its", "n_sentences"),
     "parse-f1 {m} --convention prpn --data {f}": (
         "t.jsonl",
         TREE + "{}\n" + TREE,

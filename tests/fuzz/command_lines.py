@@ -67,7 +67,6 @@ def _parsing() -> Iterator[Command]:
         "trees.mrg",
     )
     yield _of(f"{f1} --keep-going --items {{}}/out/i.tsv --output {{}}/out/t.svg", "gold.mrg", "trees.mrg")
-    yield _of("parse-f1 --convention htut --data chunks:{}/chunks.txt {}/model --json", "chunks.txt")
     yield _of("parse-f1 --convention prpn --data {}/gold.mrg {}/model --baselines --json", "gold.mrg", *MODEL)
 
 

@@ -155,13 +155,6 @@ def _write_trees(folder: Path, sentences: list) -> None:
     (folder / "gold.jsonl").write_text("".join(json.dumps({"brackets": tree}) + "\n" for tree in gold))
     distances = [{"words": s.words, "distances": [rng.random() for _ in s.words]} for s in sentences]
     (folder / "distances.jsonl").write_text("".join(json.dumps(record) + "\n" for record in distances))
-    chunks = [
-        "".join(
-            f"{word} {tag} {rng.choice(['B-NP', 'I-NP', 'O'])}\n" for word, tag in zip(s.words, s.tags, strict=True)
-        )
-        for s in sentences
-    ]
-    (folder / "chunks.txt").write_text("\n".join(chunks))
     (folder / "collins.prm").write_text(
         "# as EVALB's\nDEBUG 0\nMAX_ERROR 10\nCUTOFF_LEN 40\nLABELED 1\nDELETE_LABEL TOP\nDELETE_LABEL ,\n"
         "DELETE_LABEL_FOR_LENGTH -NONE-\nEQ_LABEL ADVP PRT\nEQ_WORD dog cat\n"

@@ -16,7 +16,6 @@ from stack_lm.parsing.export import tree_record
 from stack_lm.parsing.trees import ConstituencyTree
 
 MRG = "( (S (NP (-NONE- *)) (VP (VB Go) (ADVP (RB away))) (. !)) )\n*x*remark\n\n( (NP (NN a)\n (NN b)) )\n"
-CHUNKS = "He PRP B-NP\nsees VBZ B-VP\nthe DT B-NP\ncat NN I-NP\nnow RB O\n\n\nStop VB B-VP\nwar NN B-NP\nnow RB B-NP\n"
 
 
 def plain(source, **options):
@@ -76,22 +75,6 @@ def test_a_tree_as_json_is_read_again(tmp_path):
     assert json.loads(path.read_text())["distances"] == [3.0, 1.0, 2.0]
 
 
-def test_chunks_are_phrases(tmp_path):
-    path = tmp_path / "chunks.txt"
-    path.write_text(CHUNKS)
-    first, second = read_treebank(f"chunks:{path}")
-    assert first.brackets() == "(S (NP (PRP He)) (VP (VBZ sees)) (NP (DT the) (NN cat)) (RB now))"
-    assert second.brackets() == "(S (VP (VB Stop)) (NP (NN war)) (NP (RB now)))"
-    assert second.origin == f"{path}, line 8"
-
-
-def test_chunks_that_begin_inside(tmp_path):
-    """IOB1: a chunk begins with I- where nothing of its kind stands before it."""
-    path = tmp_path / "chunks.txt"
-    path.write_text("a DT I-NP\nb NN I-NP\nc VB I-VP\nd NN O\ne NN I-NP\n")
-    assert read_treebank(f"chunks:{path}")[0].brackets() == "(S (NP (DT a) (NN b)) (VP (VB c)) (NN d) (NP (NN e)))"
-
-
 def test_standard_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=BytesIO(b"(X (X a) (X b))\n")))
     assert plain("-") == ["(a b)"]
@@ -111,18 +94,6 @@ def test_the_nltk_sample_is_nltks_own():
 
     for tree, flat in zip(treebank.parsed_sents(), read_treebank("nltk:treebank"), strict=True):
         assert flat.nltk_tree() == strip(tree)
-
-
-@needs_real_data
-def test_nltk_chunks():
-    from nltk.corpus import conll2000
-
-    trees = read_treebank("nltk:conll2000")
-    assert len(trees) == 10948  # 8,936 for training and 2,012 for testing
-    for tree, chunked in zip(trees[:500], conll2000.chunked_sents()[:500], strict=True):
-        assert list(zip(tree.words, tree.tags, strict=True)) == chunked.leaves()
-        known = [label for _, _, label in tree.spans if label in ("S", "NP", "VP", "PP")]  # NLTK leaves out the others
-        assert known == [node.label() for node in chunked.subtrees()]
 
 
 def test_predictions_keep_their_places(tmp_path):
@@ -160,7 +131,7 @@ def test_files_that_cannot_be_read_are_left_out(tmp_path):
         (
             "t.mrg",
             None,
-            "t.mrg does not exist; trees come from a file, a directory, nltk:treebank, nltk:conll2000 or chunks",
+            "t.mrg does not exist; trees come from a file, a directory or nltk:treebank",
         ),
         (
             "t.jsonl",
@@ -175,10 +146,3 @@ def test_bad_files(tmp_path, name, content, message):
         (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=message):
         read_treebank(str(tmp_path / name))
-
-
-def test_bad_chunks(tmp_path):
-    path = tmp_path / "chunks.txt"
-    path.write_text("He PRP B-NP\nreckons VBZ\n")
-    with pytest.raises(InputError, match="chunks.txt, line 2: a word, its tag and B-X, I-X or O are needed; got 'reck"):
-        read_treebank(f"chunks:{path}")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from conftest import run, run_json, tiny_config
-from nltk.tree import Tree
 
 from stack_lm import (
     ModelScorer,

@@ -213,13 +213,6 @@ def test_standard_input(monkeypatch):
     ):
         give(monkeypatch, raw)
         assert [r.text for r in read_records("-", column=column) if r.text] == [text]
-    give(monkeypatch, b"item,sentence\n1,the dog\n")
-    with pytest.warns(
-        UserWarning, match="standard input looks like a table, .*; --column sentence reads it as a table"
-    ):
-        assert len(list(read_records("-"))) == 2
-    give(monkeypatch, b"He read the text, again\n")
-    assert len(list(read_records("-"))) == 1
     give(monkeypatch, b"the dog\nthe cat\n")
     with pytest.raises(InputError, match="standard input has no column 'body'; its columns are the dog"):
         list(read_records("-", column="body"))

@@ -68,7 +68,7 @@ OPTIONS: dict[str, str | tuple[str, dict[str, Any]]] = {
     "words and distances",
     "--data TREEBANK": (
         "a .mrg file or a directory of them, a file of bracketed trees, JSON lines with parses, nltk:treebank, "
-        "nltk:conll2000, chunks:FILE, or - for standard input",
+        "or - for standard input",
         {"required": True},
     ),
     "--convention NAME": f"required: one of {', '.join(CONVENTIONS.registered)}, or a plug-in's",
@@ -179,7 +179,7 @@ def _check_options(options: argparse.Namespace, names: Sequence[str], rules: Rul
 def _is_file(name: str) -> bool:
     """Whether a system is a file of trees, or a directory or corpus of them, and not a model."""
     path, kind = Path(name), name.partition(":")[0]
-    if name == "-" or kind in ("nltk", "chunks") or path.is_file() or name.lower().endswith(_TREE_FILES):
+    if name == "-" or kind == "nltk" or path.is_file() or name.lower().endswith(_TREE_FILES):
         return True
     return path.is_dir() and not (path / "config.json").exists() and next(path.glob("*.mrg"), None) is not None
 

@@ -17,7 +17,7 @@ from ...figures.strengths import ALL_WORDS, Occurrences, Summary, contrast
 from ...figures.verbs import VERB_FRAMES, verb_frames
 from ...hub.locating import find_models
 from ...parsing.distances import distances_from_trace
-from ...parsing.treebank import NLTK_TREEBANKS, read_treebank
+from ...parsing.treebank import NLTK_TREEBANK, read_treebank
 from ...parsing.trees import base_label
 from ...text import open_corpus
 from ...text.corpora import SOURCES
@@ -108,10 +108,9 @@ Tagged = tuple[list[Sequence[str]], list[Sequence[str]], "list[list[str | None]]
 def _read_tagged(options: argparse.Namespace, problems: Problems) -> Tagged:
     """Read each sentence's words, tags and, with full trees, verb frames."""
     source = options.data
-    kind = source.partition(":")[0]
     words: list[Sequence[str]] = []
     tags: list[Sequence[str]] = []
-    if kind in SOURCES and source not in NLTK_TREEBANKS:
+    if source.partition(":")[0] in SOURCES and source != NLTK_TREEBANK:
         for sentence in islice(open_corpus(source), options.limit):
             if sentence.tags is None:
                 raise InputError(f"{source} has no part-of-speech tags")
@@ -137,9 +136,7 @@ def _read_tagged(options: argparse.Namespace, problems: Problems) -> Tagged:
         trees.append(tree)
     if not trees:
         raise InputError(f"{source} has no tree with part-of-speech tags")
-    # Chunks are not trees: the words to the right of a verb are not in its phrase.
-    frames = None if kind == "chunks" else [verb_frames(tree) for tree in trees]
-    return [tree.words for tree in trees], tags, frames
+    return [tree.words for tree in trees], tags, list(map(verb_frames, trees))
 
 
 def _corpus_figure(

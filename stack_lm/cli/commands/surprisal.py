@@ -128,9 +128,7 @@ def _frame(records: Sequence[Record | None], options: argparse.Namespace) -> tup
     return frame, column
 
 
-def _table(
-    model: str, frame: pd.DataFrame, column: str, options: argparse.Namespace
-) -> pd.DataFrame:
+def _table(model: str, frame: pd.DataFrame, column: str, options: argparse.Namespace) -> pd.DataFrame:
     """The rows of one model."""
     from ...scoring.surprisal import surprisal
 
