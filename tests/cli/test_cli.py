@@ -494,7 +494,7 @@ def test_version_and_help():
     [
         (("parse-f1", "m", "--treebank", "t.mrg"), "--treebank is now --data"),
         (("parse-f1", "m", "--data", "t.mrg", "--gold=left"), "--gold is now --rule gold=..."),
-        (("results", "a", "--compare", "b"), "--compare is now --against"),
+        (("parse-f1", "a", "--data", "t.mrg", "--compare", "b"), "--compare is now --against"),
         (("demo", "--sentences", "5000"), "--sentences is now --limit"),
         (
             ("surprisal", "m", "--data", "t.csv", "--sentence", "2"),
