@@ -223,13 +223,9 @@ class Experiment:
         files = [*begun, *((group, self._state_file(group)) for group in groups)]
         files.sort(key=lambda pair: pair[1].number)
         groups = [group for group, _ in files]
+        path = self.results.model_directory
         jobs = [
-            Job(
-                [t.config for t in group],
-                [self.results.model_directory(t.number, t.config.seed) for t in group],
-                file,
-                self.device,
-            )
+            Job([t.config for t in group], [path(t.number, t.config.seed) for t in group], file, self.device)
             for group, file in files
         ]
         with progress("trials", len(trials), quiet=self.quiet, lines=False) as advance:
