@@ -83,7 +83,10 @@ class InitialModel:
         theirs = {} if self.source is None else self._config.to_dict()
         if not theirs or own.get("model_type", theirs["model_type"]) != theirs["model_type"]:
             return dict(own)
-        names = {"model_type", *_network_fields(self._config)}
+        # The fields that describe the network: all but transformers' own.
+        bases = type(self._config).__mro__
+        own_classes = bases[: bases.index(PreTrainedConfig)]
+        names = {"model_type", *(name for base in own_classes for name in vars(base).get("__annotations__", ()))}
         return {name: value for name, value in theirs.items() if name in names} | dict(own)
 
     def vocab_size(self, tokenizer: PreTrainedTokenizerBase) -> int:
@@ -146,13 +149,6 @@ class InitialModel:
                 "embeddings of other tokens"
             )
         return notes
-
-
-def _network_fields(config: PreTrainedConfig) -> dict[str, None]:
-    """The names of a configuration's fields that describe the network: all but transformers' own."""
-    bases = type(config).__mro__
-    classes = bases[: bases.index(PreTrainedConfig)]
-    return dict.fromkeys(name for base in classes for name in vars(base).get("__annotations__", ()))
 
 
 def take_weights(model: PreTrainedModel, weights: Mapping[str, Tensor], source: str) -> list[str]:

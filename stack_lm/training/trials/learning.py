@@ -301,13 +301,9 @@ class _JointTrials:
             batch["weights"] = weights
             if first.auxiliary:
                 batch["continuations"] = data.continuations[rows, own, :end]
-                batch["auxiliary"] = self._auxiliary_weights()
+                weights_of = {name: [trial.auxiliary[name] for trial in self.trials] for name in first.auxiliary}
+                batch["auxiliary"] = {name: torch.tensor(part, dtype=dtype) for name, part in weights_of.items()}
             yield batch | self._noise(steps[:, start : start + size])
-
-    def _auxiliary_weights(self) -> dict[str, Tensor]:
-        """The weights of the auxiliary losses, by name, of each trial [S]."""
-        trials, dtype = self.trials, self.trials[0].model.dtype
-        return {name: torch.tensor([t.auxiliary[name] for t in trials], dtype=dtype) for name in trials[0].auxiliary}
 
     def _noise(self, steps: Tensor) -> dict[str, Any]:
         """The noise of each trial, by name [S, B, T, ...], for strings of the given lengths [S, B]; or nothing."""

@@ -220,7 +220,10 @@ class Experiment:
         new = [trial for trial in trials if trial.key not in taken]
         most = min(self.together, max(1, math.ceil(len(new) / self.jobs))) if self.device == "cpu" else 1
         groups = grouped(new, lambda number: 1 if number in self._alone else most)
-        files = [*begun, *((group, self._state_file(group)) for group in groups)]
+        files = [*begun]
+        for group in groups:
+            configs = [comparable(trial.config) for trial in group]
+            files.append((group, StateFile.of(self.results.path, group[0].number, group[0].row.name, configs)))
         files.sort(key=lambda pair: pair[1].number)
         groups = [group for group, _ in files]
         path = self.results.model_directory
@@ -244,10 +247,6 @@ class Experiment:
                 report(i, 1)
                 for pair in pairs:
                     self._note(_describe(*pair))
-
-    def _state_file(self, group: Sequence[PlannedTrial]) -> StateFile:
-        first, configs = group[0], [comparable(trial.config) for trial in group]
-        return StateFile.of(self.results.path, first.number, first.row.name, configs)
 
 
 def _check_measures(measures: Sequence[str], task: Task) -> None:
