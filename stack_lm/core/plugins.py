@@ -80,7 +80,7 @@ class Registry(Mapping[str, Item]):
 
     def _allowed(self, name: Any) -> str:
         near = did_you_mean(name, self)
-        end = near or f" (a {self.kind} of your own needs --import FILE)"
+        end = f"{near} (a {self.kind} of your own needs --import FILE)"
         if not self._listed_by:
             return f"{self.kind} must be one of {', '.join(map(repr, self))}; got {name!r}{end}"
         example = "" if near else f", such as {next(iter(self), None)!r}"
