@@ -22,7 +22,7 @@ from stack_lm.cli.options import option
 from stack_lm.core.atomic import atomic_directory
 from stack_lm.core.console import print_written, run_command, script_parser
 from stack_lm.core.errors import InputError
-from stack_lm.hub.state_dicts import load_state_dict, take
+from stack_lm.hub.state_dicts import fill, load_state_dict, take
 from stack_lm.text.plain import read_text
 from stack_lm.text.tokenization import word_tokenizer
 
@@ -151,10 +151,7 @@ def convert(checkpoint: Path, vocabulary: Path, output: Path, fixed: str | None)
         model = StackRNNForCausalLM(config)
     body = convert_body(state, checkpoint, config, fixed)
     weights = {f"model.cell.{name}": value for name, value in body.items()}
-    try:
-        model.load_state_dict(weights | head | {"model.embed_tokens.weight": embedding})
-    except RuntimeError as error:
-        raise InputError(f"{checkpoint} does not fit its own shapes: {str(error).splitlines()[-1].strip()}") from error
+    fill(model, weights | head | {"model.embed_tokens.weight": embedding}, checkpoint)
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=word_tokenizer({token: i for i, token in enumerate(tokens)}, UNKNOWN),
         unk_token=UNKNOWN,

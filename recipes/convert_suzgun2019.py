@@ -26,7 +26,7 @@ from stack_lm.cli.options import option
 from stack_lm.core.atomic import atomic_directory
 from stack_lm.core.console import print_written, progress, run_command, script_parser
 from stack_lm.core.errors import InputError
-from stack_lm.hub.state_dicts import load_state_dict, take
+from stack_lm.hub.state_dicts import fill, load_state_dict, take
 from stack_lm.memory.superposition import CHOICE_CONTROLS
 from stack_lm.tasks.suzgun2019.dyck import PAIRS, Dyck
 from stack_lm.text.tokenization import symbol_tokenizer
@@ -106,10 +106,7 @@ def convert(
     model = StackRNNForKHotPrediction(config)
     weights = convert_weights(state, path, config)
     weights |= {name: value for name, value in model.state_dict().items() if name.endswith(".temperature")}
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        raise InputError(f"{path} does not fit its own shapes: {str(error).splitlines()[-1].strip()}") from error
+    fill(model, weights, path)
     return model.eval()
 
 

@@ -203,15 +203,13 @@ def _seed():
 
 @pytest.fixture
 def registries(monkeypatch, tmp_path_factory):
-    """All registries by kind; what is registered, imported and remembered in a test is gone after it."""
+    """All registries by kind; what is registered and imported in a test is gone after it."""
     from stack_lm.core import plugins
 
     for registry in plugins._registries.values():
-        for name in ("registered", "_origins"):
-            monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
+        monkeypatch.setattr(registry, "registered", dict(registry.registered))
         monkeypatch.setattr(registry, "_has_all", False)
-    for name in ("_imported", "_noted"):
-        monkeypatch.setattr(plugins, name, {})
+    monkeypatch.setattr(plugins, "_imported", {})
     before = set(sys.modules)
     yield plugins._registries
     for module in set(sys.modules) - before:

@@ -30,7 +30,7 @@ def scores_of_models(options: argparse.Namespace) -> Report:
     Raises:
         InputError: for an option for trials, a model without a card or scores, or a pattern without a match.
     """
-    about_trials = {"--against": options.against, "--matrix": options.matrix, "--output": options.output}
+    about_trials = {"--matrix": options.matrix, "--output": options.output}
     given = next((option for option, value in about_trials.items() if value), None)
     if given is not None:
         raise InputError(

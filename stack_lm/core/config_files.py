@@ -15,7 +15,6 @@ import yaml
 from .checks import check_of, shown
 from .errors import InputError
 from .messages import did_you_mean, similar_path
-from .plugins import pop_notes
 
 CONFIG_FILE = "training_config.yaml"
 """The file to which a run writes its configuration."""
@@ -111,7 +110,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file, and before it the files under its key `extends`.
 
     These are paths relative to the file, or presets: one, or a list. Later files and the file itself override single
-    keys of earlier ones. The key `plugins`, which runs write, is left out: see `stack_lm.core.plugins.pop_notes`.
+    keys of earlier ones. The key `plugins`, which runs of earlier versions have, is left out.
 
     Raises:
         InputError: if a file is missing, is not YAML, or is not a mapping.
@@ -119,7 +118,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for _, content in read_layers(path):
         merge(merged, content)
-    return pop_notes(merged)
+    merged.pop("plugins", None)
+    return merged
 
 
 def read_run_config(directory: Path) -> dict[str, Any]:

@@ -19,10 +19,9 @@ from jinja2 import TemplateError
 from safetensors import SafetensorError, safe_open
 
 from ..core.atomic import write_text
-from ..core.config_files import CONFIG_FILE, METRICS_FILE, read_layers, read_run_config
+from ..core.config_files import CONFIG_FILE, METRICS_FILE, read_run_config
 from ..core.errors import InputError
 from ..core.messages import counted, shortened
-from ..core.plugins import named_in
 from ..text.plain import json_object, json_record, read_text
 from ..text.tokenization import reopen_tokenizer, sentence_frame
 from .evaluations import decimals_of, first_of, format_score, merged, name_of_held_out, of_training, without_directories
@@ -140,7 +139,7 @@ def _make_card(
     run = source.parent.parent if source.parent.name in _EARLIER_MODELS else source
     raw = read_run_config(run)
     training: dict[str, Any] = without_directories(raw)
-    command = _training_command(training, run, kind)
+    command = _training_command(training, kind)
     scores = list(earlier.eval_results or ())
     if training:
         record = _validation(source, run, training) if validation is None else validation
@@ -171,7 +170,6 @@ def _make_card(
         parameters=_count_parameters(directory),
         notes=(earlier_notes if notes is None else notes).strip(),
         auto_class=auto_class,
-        plugins=named_in(config),
         continuous=_is_continuous(training),
         scores=[_row(result) for result in scores],
         commands=list(dict.fromkeys(filter(None, (_arguments(result, "command") for result in scores)))),
@@ -250,12 +248,11 @@ def _memories(config: Mapping[str, Any]) -> list[str]:
     return [name for name in names if name != "none"] or ["none"]
 
 
-def _training_command(training: Mapping[str, Any], run: Path, kind: str) -> str:
+def _training_command(training: Mapping[str, Any], kind: str) -> str:
     if not training:
         return ""
     recipe = "task" if "task" in training else _RECIPES.get(kind, "lm")
-    imports = "".join(f" --import {name}" for name in named_in(read_layers(run / CONFIG_FILE)[-1][1]))
-    return f"stack-lm train {recipe}{imports} {CONFIG_FILE}"
+    return f"stack-lm train {recipe} {CONFIG_FILE}"
 
 
 def _sentence_tokens(directory: Path, kind: str, settings: Mapping[str, Any]) -> str:

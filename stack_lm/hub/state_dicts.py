@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..core.errors import InputError
 from ..core.messages import first_line, shortened
@@ -44,3 +44,15 @@ def take(state: dict[str, Tensor], path: Path, *names: str) -> Tensor:
         if name in state:
             return state[name]
     raise InputError(f"{path} has no {names[0]}; it has {', '.join(state) or 'nothing'}")
+
+
+def fill(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Load all weights of a model, made from the file at a path.
+
+    Raises:
+        InputError: if they do not fit its shapes.
+    """
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise InputError(f"{path} does not fit its own shapes: {str(error).splitlines()[-1].strip()}") from error

@@ -9,7 +9,6 @@ from transformers import GenerationConfig, PreTrainedConfig
 
 from ..core.checks import Check, CountOrZero, Integer, Probability, checks_of
 from ..core.messages import did_you_mean
-from ..core.plugins import pop_notes, used
 from ..memory import memory_class
 from ..memory.fields import Parts, Size
 from ..memory.settings import MemoryName, complete_settings, setting_check
@@ -78,16 +77,12 @@ class ModelConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """transformers' `from_dict`; if the plug-in of a memory is missing, the error names it.
+        """transformers' `from_dict`, without the key `plugins` of earlier versions.
 
         Raises:
             ValueError: as for the arguments of a configuration.
         """
-        return super().from_dict(pop_notes(config_dict), **kwargs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """transformers' `to_dict`, with the plug-ins that provide the memories."""
-        return super().to_dict() | used(memory=self.memory_names)
+        return super().from_dict({key: value for key, value in config_dict.items() if key != "plugins"}, **kwargs)
 
     def check_of(self, key: str) -> Check | None:
         """The check of a field's values, in the vocabulary of `stack_lm.core.checks`."""

@@ -80,7 +80,7 @@ def register_model(kind: ModelKind) -> ModelKind:
     earlier = _KINDS.registered.get(kind.name)
     if earlier is not None and earlier.config.__qualname__ == kind.config.__qualname__:
         del _KINDS.registered[kind.name]
-    _KINDS.register(kind.name, kind, kind.config)
+    _KINDS.register(kind.name, kind)
     AutoConfig.register(kind.name, kind.config, exist_ok=True)
     for entry in kind.classes:
         if entry.auto:
@@ -116,8 +116,6 @@ def choose_class(fields: Mapping[str, Any], *purposes: str) -> type[PreTrainedMo
     if name is not None:
         kinds = {kind.name: kind for kind in _KINDS.values() if set(kind.models) & set(classes.values())}
         if name not in kinds:
-            if missing := _KINDS.origin_note(str(name)):
-                raise InputError(missing)
             raise unknown_name("model.model_type", name, kinds)
         classes = {key: each for key, each in classes.items() if each in kinds[name].models}
     if names and names not in [[key] for key in classes]:

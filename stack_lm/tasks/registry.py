@@ -86,7 +86,4 @@ def _find(name: Any) -> Callable[..., Task]:
     try:
         return TASKS.find(name)
     except InputError as error:
-        if TASKS.origin_note(name):
-            raise
-        end = "" if str(error).endswith("?") else "."
-        raise InputError(f"{error}{end} A file ({', '.join(TABLES)}) or a folder of these is a task, too") from None
+        raise InputError(f"{error}. A file ({', '.join(TABLES)}) or a folder of these is a task, too") from None

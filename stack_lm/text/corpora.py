@@ -207,7 +207,7 @@ def register_source(usage: str) -> Callable[[Opener], Opener]:
         raise ValueError(f"the usage of a source must start with its name; got {usage!r}")
 
     def register(opener: Opener) -> Opener:
-        SOURCES.register(match[0], Source(usage, opener), made_of=opener)
+        SOURCES.register(match[0], Source(usage, opener))
         return opener
 
     return register

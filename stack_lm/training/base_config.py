@@ -79,18 +79,6 @@ class BaseConfig:
             if key in self.model:
                 raise InputError(f"model.{key} cannot be set: it comes from the data")
 
-    def registered_names(self) -> dict[str, list[str]]:
-        """The names, by kind, that the run looks up in registries and that plug-ins may have registered."""
-        layers = self.model.get("layers")
-        each = [
-            self.model,
-            *(entry for entry in (layers if isinstance(layers, list) else ()) if isinstance(entry, dict)),
-        ]
-        return {
-            "memory": [str(fields.get("memory", "")) for fields in each],
-            "model_type": [self.model.get("model_type", "")],
-        }
-
 
 @dataclass(frozen=True)
 class BaseDataConfig:

@@ -38,7 +38,8 @@ def read_state(checkpoint: Path) -> dict[str, Any] | None:
 
 def write_manifest(checkpoint: Path) -> None:
     """Finish a checkpoint: flush its files to disk, and write their sizes and checksums to the manifest."""
-    files = {str(path.relative_to(checkpoint)): _describe(path) for path in _files(checkpoint)}
+    found = sorted(path for path in checkpoint.rglob("*") if path.is_file() and path.name != MANIFEST_FILE)
+    files = {str(path.relative_to(checkpoint)): _describe(path) for path in found}
     with open(checkpoint / MANIFEST_FILE, "w", encoding="utf-8") as file:
         json.dump({"files": files}, file, indent=1)
         file.flush()
@@ -83,10 +84,6 @@ def find_checkpoint(directory: Path) -> tuple[Path | None, list[str]]:
             f"{damaged[0]}; there is no other checkpoint to resume from. Restore it, or start anew with --overwrite"
         )
     return None, []
-
-
-def _files(checkpoint: Path) -> Sequence[Path]:
-    return sorted(path for path in checkpoint.rglob("*") if path.is_file() and path.name != MANIFEST_FILE)
 
 
 def _describe(path: Path, *, sync: bool = True) -> dict[str, Any]:

@@ -148,11 +148,6 @@ class RunConfig(TextRunConfig):
             object.__setattr__(self, "model", self.model | {"push_strength_init": 0.5})
         super().__post_init__()
 
-    def registered_names(self) -> dict[str, list[str]]:
-        """See `BaseConfig.registered_names`."""
-        sources = (self.data.source, self.data.validation or "")
-        return super().registered_names() | {"corpus": [source.partition(":")[0] for source in sources]}
-
     def check(self) -> None:
         """See `BaseConfig.check`."""
         super().check()

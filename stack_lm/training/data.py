@@ -301,7 +301,8 @@ def _tokenise_whole(texts: _Texts, quiet: bool) -> Tokenised:
     numbers: Sequence[int] = range(len(counts) if continuous else len(store))
     validation = None if texts.validation is None else texts.units(texts.validation)
     if validation is None:
-        numbers, held_out = _hold_out(numbers, config)
+        kind = "documents" if continuous else "sentences"
+        numbers, held_out = hold_out(numbers, data.held_out, data.split_seed(config.seed), kind)
         validation = map(unit, held_out)
 
     def sample() -> Iterator[Sentence]:
@@ -314,16 +315,6 @@ def _tokenise_whole(texts: _Texts, quiet: bool) -> Tokenised:
     with progress("tokenizing", total, quiet=quiet) as advance:
         train = texts.encode(tokenizer, map(unit, numbers), advance)
     return Tokenised(train, tokens, size, tokenizer)
-
-
-def _hold_out(numbers: Sequence[int], config: RunConfig) -> tuple[list[int], list[int]]:
-    data, seed = config.data, config.data.split_seed(config.seed)
-    if data.mode == "sentences":
-        return hold_out(numbers, data.held_out, seed)
-    try:
-        return hold_out(numbers, data.held_out, seed, "documents")
-    except InputError as error:
-        raise InputError(f"{error}; name another text with data.validation") from error
 
 
 def _open_source(config: RunConfig, split_words: bool, *, validation: bool = False) -> Corpus:

@@ -1,23 +1,19 @@
-"""New models: with a checked configuration, and a size that fits the machine's memory."""
+"""New models, with a checked configuration and the weights of an initial model, if any."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..core.checks import build
 from ..core.errors import InputError
-from ..core.messages import shortened, unknown_name
+from ..core.messages import first_line, shortened, unknown_name
 from ..hub.loading import load_pretrained
-from ..memory.room import memory_of
 
 Model = TypeVar("Model", bound=PreTrainedModel)
-# Weights, gradients and the two averages of Adam, in float32.
-_BYTES = 16
 
 
 def make_config(kind: type[PreTrainedModel], fields: Mapping[str, Any]) -> Any:
@@ -46,26 +42,16 @@ def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
 
     Raises:
         InputError: for a key or value that the configuration or the class rejects, for fields of another kind of model,
-            or if training it would take more than this machine's memory.
+            or if torch cannot allocate its weights.
     """
     config = make_config(kind, fields)
     kinds = config.architectures or [kind.__name__]
     if kinds != [kind.__name__]:
         raise InputError(f"model.architectures must be [{kind.__name__}], which is trained here; got {kinds}")
     try:
-        with torch.device("meta"):  # takes no memory
-            parameters = sum(parameter.numel() for parameter in kind(config).parameters())
-    except ValueError as error:
-        raise InputError(f"model: {error}") from error
-    except (RuntimeError, OverflowError, TypeError) as error:
-        raise InputError(f"model: too large to be made ({shortened(str(error).splitlines()[0], 200)})") from error
-    needed, available = _BYTES * parameters, memory_of(None)
-    if available is not None and needed > available:
-        raise InputError(
-            f"model: its {parameters:,} parameters take {needed / 2**30:,.0f} GiB with their gradients and averages; "
-            f"this machine has {available / 2**30:,.0f} GiB"
-        )
-    return kind(config)
+        return kind(config)
+    except (ValueError, RuntimeError, OverflowError, TypeError) as error:
+        raise InputError(f"model: {shortened(first_line(error), 300)}") from error
 
 
 class InitialModel:
@@ -97,7 +83,10 @@ class InitialModel:
         theirs = {} if self.source is None else self._config.to_dict()
         if not theirs or own.get("model_type", theirs["model_type"]) != theirs["model_type"]:
             return dict(own)
-        names = {"model_type", *_network_fields(self._config)}
+        # The fields that describe the network: all but transformers' own.
+        bases = type(self._config).__mro__
+        own_classes = bases[: bases.index(PreTrainedConfig)]
+        names = {"model_type", *(name for base in own_classes for name in vars(base).get("__annotations__", ()))}
         return {name: value for name, value in theirs.items() if name in names} | dict(own)
 
     def vocab_size(self, tokenizer: PreTrainedTokenizerBase) -> int:
@@ -160,13 +149,6 @@ class InitialModel:
                 "embeddings of other tokens"
             )
         return notes
-
-
-def _network_fields(config: PreTrainedConfig) -> dict[str, None]:
-    """The names of a configuration's fields that describe the network: all but transformers' own."""
-    bases = type(config).__mro__
-    classes = bases[: bases.index(PreTrainedConfig)]
-    return dict.fromkeys(name for base in classes for name in vars(base).get("__annotations__", ()))
 
 
 def take_weights(model: PreTrainedModel, weights: Mapping[str, Tensor], source: str) -> list[str]:

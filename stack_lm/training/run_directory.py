@@ -31,7 +31,6 @@ from ..core.checks import build
 from ..core.config_files import CONFIG_FILE, METRICS_FILE, read_yaml
 from ..core.console import print_note
 from ..core.errors import InputError
-from ..core.plugins import used
 from ..text.plain import json_object
 from .base_config import BaseConfig, first_difference, resume_invariants
 from .checkpoints import all_checkpoints, checkpoint_step, find_checkpoint, write_manifest
@@ -265,8 +264,7 @@ class RunDirectory:
                     if checkpoint_step(later) > self.step:
                         shutil.rmtree(later)
                 self._trim_log()
-            content = dataclasses.asdict(self._config) | used(**self._config.registered_names())
-            self._write(CONFIG_FILE, yaml.safe_dump(content, sort_keys=False))
+            self._write(CONFIG_FILE, yaml.safe_dump(dataclasses.asdict(self._config), sort_keys=False))
             (self.path / _PARTIAL).rmdir()
 
     def _trim_log(self) -> None:

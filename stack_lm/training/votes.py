@@ -90,7 +90,8 @@ def read_votes(
     """
     words, voters = _read(files)
     notes: list[str] = []
-    compared = [trees for trees in zip(*(voter.first for voter in voters), strict=False) if _can_differ(trees)]
+    first = zip(*(voter.first for voter in voters), strict=False)  # trees of one or two words cannot differ
+    compared = [trees for trees in first if all(tree is not None and len(tree) > 2 for tree in trees)]
     if len(voters) > 2 and compared:
         agreement = mean_agreement(mutual_f1(list(zip(*compared[:COMPARED], strict=True))))
         outliers = find_outliers(agreement, outlier_share)
@@ -102,11 +103,11 @@ def read_votes(
         files, voters = [files[i] for i in voting], [voters[i] for i in voting]
     complete = np.all([voter.has_tree[: len(words)] for voter in voters], axis=0)
     if not complete.all():
-        first = int(complete.argmin())
-        file = next(file for file, voter in zip(files, voters, strict=True) if not voter.has_tree[first])
+        missing = int(complete.argmin())
+        file = next(file for file, voter in zip(files, voters, strict=True) if not voter.has_tree[missing])
         notes.append(
             f"{int((~complete).sum()):,} of {len(words):,} sentences are left out because a file has no tree for them, "
-            f"such as {file} for sentence {first + 1:,}"
+            f"such as {file} for sentence {missing + 1:,}"
         )
     sentences = []
     for number, sentence_words in enumerate(words):
@@ -121,10 +122,6 @@ def read_votes(
             shares = (counts / sum(weights)).astype(np.float32)
             sentences.append(VotedSentence(sentence_words, np.stack(np.divmod(spans, _PLACES), axis=1), shares))
     return sentences, notes
-
-
-def _can_differ(trees: Sequence[ConstituencyTree | None]) -> bool:
-    return all(tree is not None and len(tree) > 2 for tree in trees)
 
 
 def _read(files: Sequence[str]) -> tuple[list[tuple[str, ...] | None], list[_Voter]]:

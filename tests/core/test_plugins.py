@@ -17,8 +17,7 @@ from conftest import run, run_json, tiny_config
 from stack_lm import MemoryLayer, StackRNNConfig, StackRNNForCausalLM, train_word_tokenizer
 from stack_lm.cli.main import COMMANDS
 from stack_lm.core import plugins
-from stack_lm.core.errors import InputError
-from stack_lm.core.plugins import Imports, import_plugin, pop_notes, used
+from stack_lm.core.plugins import Imports, import_plugin
 from stack_lm.memory import memory_class, memory_names
 from stack_lm.parsing import CONVENTIONS
 from stack_lm.tasks import make_task
@@ -117,7 +116,8 @@ def command(*arguments, cwd):
 # --- entry points
 
 
-def test_entry_points_are_imported_when_a_name_is_missing(files, registries, monkeypatch):
+@pytest.mark.usefixtures("registries")
+def test_entry_points_are_imported_when_a_name_is_missing(files, monkeypatch):
     install(files, {"memories": "any = own_memory", "tasks": "any = own_task:Echo", "corpora": "any = own_corpus"})
     monkeypatch.syspath_prepend(files)
     assert memory_class("stack").name == "stack"
@@ -129,14 +129,6 @@ def test_entry_points_are_imported_when_a_name_is_missing(files, registries, mon
     assert make_task("own_echo").vocabulary == ("a", "b")
     assert next(iter(open_corpus("own_texts"))).words == ["the", "cat", "purrs"]
     assert "own_convention" not in sys.modules  # which the distribution does not name
-    assert used(memory=["own_stack", "stack"], task=["own_echo"], corpus=["own_texts", "generated"]) == {
-        "plugins": {
-            "memory": {"own_stack": "own_memory"},
-            "task": {"own_echo": "own_task"},
-            "corpus": {"own_texts": "own_corpus"},
-        }
-    }
-    assert registries["memory"].origin("stack") is None
 
 
 @pytest.mark.usefixtures("registries")
@@ -269,63 +261,46 @@ def forget(registries):
     plugins._imported.clear()
 
 
-MISSING = "the {} {!r} is not registered; it came from {}: import it (--import {})"
+MISSING = "(a {} of your own needs --import FILE)"
 
 
-def test_a_model_names_the_plugin_it_needs(model, files, capsys):
-    saved = json.loads((model / "config.json").read_text())
-    assert saved["plugins"] == {"memory": {"own_stack": "own_memory.py"}}
-    message = MISSING.format("memory", "own_stack", "own_memory.py", "own_memory.py")
+def test_a_model_needs_the_import_of_its_plugin(model, files, capsys):
     status, _, err = run(capsys, "parse", model, "the cat purrs")
-    assert (status, err) == (2, f"stack-lm: error: cannot load a language model from {model}: {message}\n")
-    with pytest.raises(ValueError, match=re.escape(message)):
+    assert (status, len(err.splitlines())) == (2, 1)
+    assert f"cannot load a language model from {model}: memory must be one of " in err
+    assert MISSING.format("memory") in err
+    with pytest.raises(ValueError, match="memory must be one of "):
         StackRNNForCausalLM.from_pretrained(model)
     arguments = ("parse", model, "the cat purrs", "--import", files / "own_memory.py")
     assert run_json(capsys, *arguments)["parses"]
-    StackRNNForCausalLM.from_pretrained(model).save_pretrained(model)
-    assert json.loads((model / "config.json").read_text())["plugins"] == saved["plugins"]
-    StackRNNForCausalLM(tiny_config()).save_pretrained(model)  # which needs none
-    assert "plugins" not in json.loads((model / "config.json").read_text())
 
 
 def test_a_model_with_a_plugin_uploads_without_its_code(model, files, capsys, tmp_path):
     arguments = ("push", model, "someone/own", "--dry-run", tmp_path / "up")
-    message = MISSING.format("memory", "own_stack", "own_memory.py", "own_memory.py")
     status, _, err = run(capsys, *arguments)
-    assert (status, err) == (2, f"stack-lm: error: cannot write the code of {model}: {message}\n")
+    assert status == 2
+    assert err.startswith(f"stack-lm: error: cannot write the code of {model}: memory must be one of ")
     found = run_json(capsys, *arguments, "--import", files / "own_memory.py")["files"]
     assert "model.safetensors" in found
     assert not [name for name in found if name.endswith(".py")]
 
 
-@pytest.mark.parametrize(
-    "origin", [pytest.param("./trap.py", marks=pytest.mark.slow), "trap.py\x1b[31m\n; rm " + 200 * "x"]
-)
-def test_a_model_does_not_have_anything_imported(model, origin):
-    """Neither from its directory nor from the working directory, whatever its files say."""
+def test_a_model_does_not_have_anything_imported(model):
+    """Neither from its directory nor from the working directory, whatever its files say, as earlier versions wrote."""
     for name in ("trap", "own_memory"):
         (model / f"{name}.py").write_text("open('sprung', 'w')\n" + MEMORY)
     config = json.loads((model / "config.json").read_text())
-    config["plugins"] = {"memory": {"own_stack": origin}, "task": {"own_echo": "trap"}}
+    config["plugins"] = {"memory": {"own_stack": "./trap.py"}, "task": {"own_echo": "trap"}}
     (model / "config.json").write_text(json.dumps(config))
     done = command("parse", ".", "the cat purrs", cwd=model)
     assert done.returncode == 2
-    shown = re.sub(r"[^\w.-]", "?", origin)[:80]
-    message = MISSING.format("memory", "own_stack", shown, shown)
-    assert done.stderr == f"stack-lm: error: cannot load a language model from .: {message}\n"
+    assert "cannot load a language model from .: memory must be one of " in done.stderr
     assert not (model / "sprung").exists()
-
-
-@pytest.mark.usefixtures("registries")
-@pytest.mark.parametrize("record", [["trap"], {"memory": "trap"}, {"memory": {"own_stack": 1}}, None])
-def test_a_damaged_record_is_refused(record):
-    with pytest.raises(InputError, match="plugins must be a mapping of kinds to mappings of names to plug-ins; got"):
-        pop_notes({"plugins": record})
 
 
 @pytest.mark.slow
 def test_a_language_models_run_with_workers(files, registries, tmp_path, capsys):
-    """The segmenter of the corpus reaches the processes that tokenise; the run's directory says what it needs."""
+    """The segmenter of the corpus reaches the processes that tokenise."""
     run_directory = tmp_path / "run"
     settings = [
         "data.source=own_texts",
@@ -339,26 +314,21 @@ def test_a_language_models_run_with_workers(files, registries, tmp_path, capsys)
     train = recipe("train_lm")
     assert train([*imports, *settings]) == 0, capsys.readouterr().err
     saved = yaml.safe_load((run_directory / "training_config.yaml").read_text())
-    assert saved["plugins"] == {"memory": {"own_stack": "own_memory.py"}, "corpus": {"own_texts": "own_corpus.py"}}
+    saved["plugins"] = {"memory": {"own_stack": "own_memory.py"}}  # as earlier versions wrote
+    (run_directory / "training_config.yaml").write_text(yaml.safe_dump(saved))
     assert train([*imports, *settings, "--resume", "training.max_steps=3"]) == 0, capsys.readouterr().err
-
-    assert run(capsys, "card", run_directory)[0] == 0
-    card = (run_directory / "README.md").read_text()
-    assert "Run `import stack_lm` first, then import `own_memory.py`, which the model needs and which is not" in card
-    assert "\nstack-lm train lm --import own_memory.py --import own_corpus.py training_config.yaml\n" in card
-
     forget(registries)
     capsys.readouterr()
     again = [str(run_directory / "training_config.yaml"), f"output_dir={tmp_path / 'other'}"]
-    corpus = MISSING.format("corpus", "own_texts", "own_corpus.py", "own_corpus.py")
-    memory = MISSING.format("memory", "own_stack", "own_memory.py", "own_memory.py")
+    corpus = "own_texts does not exist; a corpus must be one of: "
+    memory = "model: memory must be one of "
     for arguments, missing in (
         ([*settings, "--resume"], corpus),
         ([*again, "model.memory=stack"], corpus),
-        ([*again, *imports[2:]], f"model: {memory}"),
+        ([*again, *imports[2:]], memory),
     ):
         assert train(arguments) == 2
-        assert capsys.readouterr().err == f"stack-lm: error: {missing}\n"
+        assert capsys.readouterr().err.startswith(f"stack-lm: error: {missing}")
     # A plug-in that overrides have made needless is not missed.
     changes = ["model.memory=stack", "data.source=generated:100", "data.streaming=false"]
     assert train([*again, *changes]) == 0, capsys.readouterr().err
@@ -375,15 +345,12 @@ def test_trials_in_two_processes(files, registries, tmp_path, capsys):
     train = recipe("train_task")
     arguments = ["own_echo", "--seeds", "2", "--jobs", "2", "--together", "1", f"output_dir={runs}"]
     assert train([str(preset), *arguments, *imports]) == 0, capsys.readouterr().err
-    task, memory = {"own_echo": "own_task.py"}, {"own_stack": "own_memory.py"}
-    model = runs / "models" / "1" / "0"
-    assert json.loads((model / "task.json").read_text())["plugins"] == {"task": task}
-    for record in map(json.loads, (runs / "results.jsonl").read_text().splitlines()):
-        assert record["plugins"] == {"memory": memory, "task": task}
+    with open(runs / "table.yaml", "a", encoding="utf-8") as table:
+        table.write("plugins: {task: {own_echo: own_task.py}}\n")  # as earlier versions wrote
     forget(registries)
     assert run_json(capsys, "results", runs)["rows"]  # which needs no plug-in
     assert train([str(runs / "table.yaml"), "--resume"]) == 2
-    assert MISSING.format("task", "own_echo", "own_task.py", "own_task.py") in capsys.readouterr().err
+    assert MISSING.format("task") in capsys.readouterr().err
     assert train([str(runs / "table.yaml"), "--resume", *imports]) == 0, capsys.readouterr().err
 
 

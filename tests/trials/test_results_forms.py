@@ -1,4 +1,4 @@
-"""Two runs side by side, and a table as a matrix."""
+"""Saved results, chosen rows, and a table as a matrix."""
 
 import json
 
@@ -57,65 +57,6 @@ def write(path, cells=CELLS, scores=None, **changes):
 @pytest.fixture
 def first(tmp_path):
     return write(tmp_path / "a", scores={"copy, LSTM": [], "parity, LSTM": [1.0, 0.9]})
-
-
-@pytest.fixture
-def second(tmp_path):
-    cells = {names: task for names, task in CELLS.items() if names != ("own", "RNN")} | {("more", "RNN"): "x"}
-    return write(tmp_path / "b", cells, {"parity, RNN": [0.25], "parity, LSTM": [1.0, 1.0]})
-
-
-COMPARED = """A table, in %
-
-| task | model | a mean | b mean | difference mean | a max | b max | difference max | seeds |
-|---|---|--:|--:|--:|--:|--:|--:|--:|
-| copy | RNN | 62.5 | 62.5 | +0.0 | 75.0 | 75.0 | +0.0 | 2 |
-| copy | LSTM |  | 62.5 |  |  | 75.0 |  | 0 and 2 |
-| parity | RNN | 62.5 | 25.0 | -37.5 | 75.0 | 25.0 | -50.0 | 2 and 1 |
-| parity | LSTM | 95.0 | 100.0 | +5.0 | 100.0 | 100.0 | +0.0 | 2 |
-
-The difference is b minus a. Only in a: own, RNN. Only in b: more, RNN.
-"""
-
-
-def test_two_runs_side_by_side(capsys, first, second):
-    assert run(capsys, "results", first, "--against", second, "--format", "markdown")[1] == COMPARED
-    latex = run(capsys, "results", first, "--against", second, "--format", "latex")[1]
-    assert r"parity & RNN & 62.5 & 25.0 & -37.5 & 75.0 & 25.0 & -50.0 & 2 and 1 \\" in latex
-    text = run(capsys, "results", first, "--against", second)[1]
-    assert "-37.5" in text
-    found = run_json(capsys, "results", first, "--against", second)
-    assert [row["row"] for row in found["rows"]] == ["copy, RNN", "copy, LSTM", "parity, RNN", "parity, LSTM"]
-    row = found["rows"][2]
-    assert row["first"] == {"accuracy.mean": 0.625, "accuracy.maximum": 0.75}
-    assert row["difference"] == {"accuracy.mean": -0.375, "accuracy.maximum": -0.5}
-    assert row["seeds"] == {"first": [0, 1], "second": [0]}
-    assert found["rows"][1]["difference"]["accuracy.mean"] is None
-    assert (found["only_first"], found["only_second"]) == (["own, RNN"], ["more, RNN"])
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"measures": ["accuracy.median"]}, "different tables: their measures are accuracy.mean, accuracy.maximum and"),
-        ({"columns": ["language", "model"]}, "different tables: their columns are task, model and language, model"),
-        ({"cells": {("other", "RNN"): "x"}}, "different tables: no row is in both"),
-    ],
-)
-def test_runs_of_different_tables(capsys, tmp_path, first, changes, message):
-    other = write(tmp_path / "other", **changes)
-    status, out, err = run(capsys, "results", first, "--against", other)
-    assert (status, out, len(err.splitlines())) == (2, "", 1)
-    assert message in err
-
-
-def test_a_run_to_compare_with_that_is_none(capsys, first, tmp_path):
-    status, _, err = run(capsys, "results", first, "--against", tmp_path / "none")
-    assert status == 2
-    assert "none has no results" in err
-    with pytest.raises(SystemExit):
-        run(capsys, "results", first, "--against", first, "--matrix")
-    assert "argument --matrix: not allowed with argument --against" in capsys.readouterr().err
 
 
 MATRIX = """A table, in % (mean)
@@ -198,7 +139,7 @@ def test_levels_are_of_tasks_that_there_are():
     assert make_task("flare/first").paper == "Butoi et al. 2025"
 
 
-def test_saved_results_print_the_same_table_and_merge_with_more(capsys, first, second, tmp_path):
+def test_saved_results_print_the_same_table_and_merge_with_more(capsys, first, tmp_path):
     printed = run(capsys, "results", first, "--format", "markdown")[1]
     saved = tmp_path / "saved"
     assert run(capsys, "results", first, "--output", saved, "--format", "markdown")[:2] == (0, printed)
@@ -228,16 +169,13 @@ def test_saved_results_are_not_lost(capsys, first, tmp_path):
     assert len(ResultsDirectory(saved).records) == len(ResultsDirectory(first).records)
 
 
-def test_chosen_rows_alone(capsys, first, second):
+def test_chosen_rows_alone(capsys, first):
     printed = run(capsys, "results", first, "--rows", "^parity", "--format", "markdown")[1]
     assert [line.split(" | ")[:2] for line in printed.splitlines() if line.startswith("| parity")] == [
         ["| parity", "RNN"],
         ["| parity", "LSTM"],
     ]
     assert "copy" not in printed
-    compared = run_json(capsys, "results", first, "--against", second, "--rows", "^parity")
-    assert [row["row"] for row in compared["rows"]] == ["parity, RNN", "parity, LSTM"]
-    assert (compared["only_first"], compared["only_second"]) == ([], [])
     matrix = run_json(capsys, "results", first, "--matrix", "--rows", "^parity")
     assert {cell["task"] for cell in matrix["cells"]} == {"parity"}
     status, _, err = run(capsys, "results", first, "--rows", "^nothing")

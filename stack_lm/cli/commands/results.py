@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
 from ...training.trials.config import parse_measure
-from ..files import short_names
 from ..options import option
 from ..printing import FORMS, Heading, PrintedTable
 from ..report import Report
@@ -22,7 +21,6 @@ EXAMPLE = (
     "stack-lm results runs/hao2018-table1\n"
     "  stack-lm results runs/hao2018-table1 --format markdown\n"
     "  stack-lm results runs/hao2018-table1 --format latex > table1.tex\n"
-    "  stack-lm results runs/hao2018-table1 --against runs/hao2018-no-stopping\n"
     "  stack-lm results runs/deletang2023-hierarchy --matrix\n"
     "  stack-lm results runs/hao2018-table1 --output results/hao2018-table1\n"
     "  stack-lm results models/wikipedia-u1 models/wikipedia-lstm --rows 'prpn|accuracy'\n"
@@ -41,10 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     directories += "merged. Or models, their cards, files of --json output of perplexity, parse-f1, agreement, "
     directories += "minimal-pairs or strengths, or tables with a column 'model' (.csv, .tsv), such as published scores"
     option(parser, "DIR ...", directories, dest="directories")
-    forms = parser.add_mutually_exclusive_group()
-    option(forms, "--against DIR", "another run of the table: show both, and the difference")
     matrix = "a matrix: tasks down, by their level of the Chomsky hierarchy, and networks across"
-    option(forms, "--matrix", matrix)
+    option(parser, "--matrix", matrix)
     choices = parser.add_mutually_exclusive_group()
     option(choices, "--rows REGEX", "print only the rows (of models: scores) whose names match")
     column = "of models: print a row for each model, with a column for the score whose name matches; repeatable"
@@ -78,15 +74,11 @@ def run(options: argparse.Namespace) -> Report:
     results = trials.of_rows(options.rows)
     source = options.directories[0] if len(options.directories) == 1 else options.directories
     shown: Iterable[PrintedTable]
-    if options.against is not None:
-        record, shown = _compare(options, source, results)
-    elif options.matrix:
+    if options.matrix:
         record, shown = _make_matrix(options, results)
     else:
         record, shown = describe(results), results_table(results)
-    if options.against is None:
-        record = {"output_dir": source} | record
-    return Report(record, shown, form=options.format)
+    return Report({"output_dir": source} | record, shown, form=options.format)
 
 
 def describe(results: Trials) -> dict[str, Any]:
@@ -138,43 +130,9 @@ def results_table(results: Trials) -> Iterator[PrintedTable]:
     yield PrintedTable(table.title, columns, body, len(table.columns), table.note)
 
 
-def _number(table: Table, name: str, value: float | None, form: str = "") -> str:
+def _number(table: Table, name: str, value: float | None) -> str:
     """Format a measure's value for the table; "" for None."""
-    return "" if value is None else f"{table.scale(parse_measure(name)[1]) * value:{form}.{table.decimals}f}"
-
-
-def _compare(
-    options: argparse.Namespace, source: str | list[str], results: Trials
-) -> tuple[dict[str, Any], list[PrintedTable]]:
-    """Two runs of a table with their difference: the record and the table."""
-    from ...training.trials.comparison import compare
-    from ...training.trials.merging import read_trials
-
-    comparison = compare(results, read_trials(options.against).of_rows(options.rows))
-    table = results.table()
-    names = short_names([options.directories[0], options.against])
-    columns = [str(column) for column in table.columns]
-    for head in _heads(table.measures):
-        columns += [f"{name} {head}" for name in names] + [f"difference {head}"]
-    rows: list[dict[str, Any]] = []
-    body = []
-    for compared in comparison.rows:
-        differences = {name: compared.difference(name) for name in table.measures}
-        first, second = ({name: values[i] for name, values in compared.values.items()} for i in range(2))
-        cells = dict(zip(table.columns, compared.row.cells, strict=True))
-        rows.append({"row": compared.row.name} | cells | {"first": first, "second": second, "difference": differences})
-        rows[-1]["seeds"] = {"first": compared.seeds[0], "second": compared.seeds[1]}
-        numbers = []
-        for name, values in compared.values.items():
-            numbers += [_number(table, name, value) for value in values]
-            numbers.append(_number(table, name, differences[name], "+"))
-        seeds = dict.fromkeys(str(len(each)) for each in compared.seeds)
-        body.append([*map(str, compared.row.cells), *numbers, " and ".join(seeds)])
-    record = {"first": source, "second": options.against, "title": table.title, "measures": table.measures}
-    record |= {"rows": rows} | dict(zip(("only_first", "only_second"), comparison.only, strict=True))
-    notes = [f"The difference is {names[1]} minus {names[0]}."]
-    notes += [f"Only in {name}: {'; '.join(only)}." for name, only in zip(names, comparison.only, strict=True) if only]
-    return record, [PrintedTable(table.title, [*columns, "seeds"], body, len(table.columns), " ".join(notes))]
+    return "" if value is None else f"{table.scale(parse_measure(name)[1]) * value:.{table.decimals}f}"
 
 
 def _make_matrix(options: argparse.Namespace, results: Trials) -> tuple[dict[str, Any], list[PrintedTable]]:

@@ -76,6 +76,5 @@ def open_corpus(
         return SOURCES[name].open(request)
     if not Path(source).exists() and not is_pattern(source):
         near = similar_path(source) or did_you_mean(name, SOURCES)
-        missing = f"{source} does not exist; a corpus must be one of: {source_usages()}{near}"
-        raise InputError(SOURCES.origin_note(name) or missing)
+        raise InputError(f"{source} does not exist; a corpus must be one of: {source_usages()}{near}")
     return open_files(request)

@@ -12,7 +12,6 @@ results.py   the results of finished trials in a directory
 computation.py  the computation of a trained model on one string
 schedule.py  planned trials, and groups of them
 merging.py   the merged results of several runs of a table
-comparison.py  two runs side by side
 matrix.py    a table as a matrix of tasks and networks
 run.py       all trials of a table, resumed after interruptions
 """

@@ -16,7 +16,6 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from ...core.errors import InputError
-from ...core.plugins import pop_notes
 from ...core.trace import StackRun
 from ...figures.computation import MOST_STEPS, Computation, Panel, run_panels
 from ...kernels.runs import tables_for
@@ -72,7 +71,7 @@ def load_task_model(directory: str | Path) -> TaskModel:
     path = Path(directory)
     check_task_models(path)
     try:
-        about = pop_notes(json.loads((path / TASK_FILE).read_text(encoding="utf-8")))
+        about = json.loads((path / TASK_FILE).read_text(encoding="utf-8"))
         name, options = about["task"], about["options"]
         (architecture,) = json.loads((path / "config.json").read_text(encoding="utf-8"))["architectures"]
         model = classes_for(*KINDS)[architecture].from_pretrained(path).eval()

@@ -162,10 +162,6 @@ class TaskConfig(BaseConfig):
             if isinstance(drawn, LogUniform) and drawn.low > drawn.high:
                 raise InputError(f"training.{name} must go from low to high; got {drawn.low} to {drawn.high}")
 
-    def registered_names(self) -> dict[str, list[str]]:
-        """See `BaseConfig.registered_names`."""
-        return super().registered_names() | {"task": [self.task]}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Overrides:

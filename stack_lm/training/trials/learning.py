@@ -128,18 +128,15 @@ def _state(trials: Sequence[Trial], group: _JointTrials, seconds: float) -> Stat
         group: the trials still in training.
         seconds: their training time so far.
     """
-    tensors = {f"random.{i}": state for i, state in enumerate(_random_states())} | group.optimizer_state()
+    tensors = {"random.0": torch.get_rng_state()} | group.optimizer_state()
+    if torch.cuda.is_initialized():
+        tensors["random.1"] = torch.cuda.get_rng_state()
     numbers: dict[str, Any] = {"seconds": seconds, "trials": []}
     for i, trial in enumerate(trials):
         own = trial.state()
         numbers["trials"].append(own.numbers)
         tensors |= {f"{i}.{name}": tensor for name, tensor in own.tensors.items()}
     return State(numbers, tensors)
-
-
-def _random_states() -> list[Tensor]:
-    """The states of torch's generators: of the CPU and, in a process that uses one, of the GPU."""
-    return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if torch.cuda.is_initialized() else [])]
 
 
 def _resumed(trials: Sequence[Trial], state: State) -> _JointTrials:
@@ -245,7 +242,10 @@ class _JointTrials:
             for parameter in self.learners.parameters():
                 parameter.grad = None
             losses.sum().backward()
-            self._clip()
+            if self.loop.max_grad_norm is not None:
+                self.learners.clip_gradients(self.loop.max_grad_norm)
+            if self.loop.max_grad_value is not None:
+                torch.nn.utils.clip_grad_value_(self.learners.parameters(), self.loop.max_grad_value)
             self._step(rates)
             sums += losses.detach()
         self._apply_temperature(self.trials, strings)
@@ -264,12 +264,6 @@ class _JointTrials:
                 return weighted_loss(logits, batch["labels"], batch["weights"]) + further
             logits = run(model, batch["inputs"], batch["labels"].shape[1], self.trials[0].encoding)
         return weighted_loss(logits, batch["labels"], batch["weights"])
-
-    def _clip(self) -> None:
-        if self.loop.max_grad_norm is not None:
-            self.learners.clip_gradients(self.loop.max_grad_norm)
-        if self.loop.max_grad_value is not None:
-            torch.nn.utils.clip_grad_value_(self.learners.parameters(), self.loop.max_grad_value)
 
     def _step(self, rates: Sequence[float]) -> None:
         """Make an update, with the optimizer's own rate if all trials share one."""
@@ -303,20 +297,13 @@ class _JointTrials:
             inputs, labels, trained = (part[rows, own, :end] for part in (data.inputs, data.labels, data.trained))
             dtype = first.model.dtype
             weights = loss_weights(trained, first.reduction, labels.shape[3] if sets else 1, dtype)
-            batch: dict[str, Any] = {
-                "inputs": inputs,
-                "labels": labels.to(dtype) if sets else labels,
-                "weights": weights,
-            }
+            batch: dict[str, Any] = {"inputs": inputs, "labels": labels.to(dtype) if sets else labels}
+            batch["weights"] = weights
             if first.auxiliary:
                 batch["continuations"] = data.continuations[rows, own, :end]
-                batch["auxiliary"] = self._auxiliary_weights()
+                weights_of = {name: [trial.auxiliary[name] for trial in self.trials] for name in first.auxiliary}
+                batch["auxiliary"] = {name: torch.tensor(part, dtype=dtype) for name, part in weights_of.items()}
             yield batch | self._noise(steps[:, start : start + size])
-
-    def _auxiliary_weights(self) -> dict[str, Tensor]:
-        """The weights of the auxiliary losses, by name, of each trial [S]."""
-        trials, dtype = self.trials, self.trials[0].model.dtype
-        return {name: torch.tensor([t.auxiliary[name] for t in trials], dtype=dtype) for name in trials[0].auxiliary}
 
     def _noise(self, steps: Tensor) -> dict[str, Any]:
         """The noise of each trial, by name [S, B, T, ...], for strings of the given lengths [S, B]; or nothing."""

@@ -25,7 +25,6 @@ from ...core.atomic import atomic_file, reason_of, write_text
 from ...core.config_files import read_yaml
 from ...core.errors import InputError
 from ...core.messages import similar_path
-from ...core.plugins import used
 from ...tasks.scores import overall
 from ..lock import RunLock
 from . import unfinished
@@ -154,15 +153,9 @@ class ResultsDirectory(Trials):
         finally:
             lock.release()
 
-    def begin(self, table: Table, memories: Sequence[str] = ()) -> None:
-        """Write the table.
-
-        Args:
-            table: the table.
-            memories: the names of its models' memories.
-        """
-        content = dataclasses.asdict(table) | used(memory=memories, task=[row.task for row in table.rows])
-        write_text(self.path / TABLE_FILE, yaml.safe_dump(content, sort_keys=False))
+    def begin(self, table: Table) -> None:
+        """Write the table."""
+        write_text(self.path / TABLE_FILE, yaml.safe_dump(dataclasses.asdict(table), sort_keys=False))
 
     def add(self, records: Sequence[Record]) -> None:
         """Add trials durably: the results file is complete at every moment."""

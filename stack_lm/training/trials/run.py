@@ -16,7 +16,6 @@ from ...core.config_files import merge, preset_names, preset_path, read_yaml
 from ...core.console import LineClock, print_note, progress
 from ...core.errors import InputError
 from ...core.messages import counted, unknown_key
-from ...core.plugins import used
 from ...hub.loading import find_device
 from ...tasks import FileTask, Task, make_task, task_names
 from ...tasks.checks import check_own
@@ -100,7 +99,7 @@ class Experiment:
             InputError: if the directory cannot be written, or a trial cannot be run.
         """
         with self.results.open():
-            self.results.begin(self.table, [trial.config.model.get("memory", "") for trial in self.planned])
+            self.results.begin(self.table)
             if self.overwrite:
                 self.results.remove([*self.chosen], [self.table.rows[i].name for i in self.chosen])
             self._check_finished()
@@ -221,16 +220,15 @@ class Experiment:
         new = [trial for trial in trials if trial.key not in taken]
         most = min(self.together, max(1, math.ceil(len(new) / self.jobs))) if self.device == "cpu" else 1
         groups = grouped(new, lambda number: 1 if number in self._alone else most)
-        files = [*begun, *((group, self._state_file(group)) for group in groups)]
+        files = [*begun]
+        for group in groups:
+            configs = [comparable(trial.config) for trial in group]
+            files.append((group, StateFile.of(self.results.path, group[0].number, group[0].row.name, configs)))
         files.sort(key=lambda pair: pair[1].number)
         groups = [group for group, _ in files]
+        path = self.results.model_directory
         jobs = [
-            Job(
-                [t.config for t in group],
-                [self.results.model_directory(t.number, t.config.seed) for t in group],
-                file,
-                self.device,
-            )
+            Job([t.config for t in group], [path(t.number, t.config.seed) for t in group], file, self.device)
             for group, file in files
         ]
         with progress("trials", len(trials), quiet=self.quiet, lines=False) as advance:
@@ -249,10 +247,6 @@ class Experiment:
                 report(i, 1)
                 for pair in pairs:
                     self._note(_describe(*pair))
-
-    def _state_file(self, group: Sequence[PlannedTrial]) -> StateFile:
-        first, configs = group[0], [comparable(trial.config) for trial in group]
-        return StateFile.of(self.results.path, first.number, first.row.name, configs)
 
 
 def _check_measures(measures: Sequence[str], task: Task) -> None:
@@ -325,7 +319,6 @@ def _record(trial: PlannedTrial, result: dict[str, Any]) -> dict[str, Any]:
             **{name: version(name) for name in packages},
         },
         "machine": platform.machine(),
-        **used(**trial.config.registered_names()),
     }
 
 

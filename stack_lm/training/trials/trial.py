@@ -19,7 +19,6 @@ from torch import Tensor
 
 from ...core.errors import InputError
 from ...core.messages import first_line
-from ...core.plugins import used
 from ...memory.controls import Noise
 from ...models.kinds import choose_class, classes_for
 from ...nn import draw_noise
@@ -112,7 +111,7 @@ class Trial:
         if task.online:
             self._stream = task.stream("train", self.config.seed)
         if self._validated is not None:
-            self._validation = self._encode(self._validated)
+            self._validation = self.encoding.encode(task.split(self._validated, self.config.seed))
 
     def training_data(self) -> Encoded:
         """The strings of an epoch: the same each time, or the next new ones if the task draws new strings."""
@@ -169,7 +168,9 @@ class Trial:
             scores = score(self.model, self.encoding, self._validation, self.config.seed)
             record["validation"] = overall(scores)
             better = self._stopping.update_best(scores[self._decisive])
-            self._solved = self._solved + 1 if self._is_solved(scores) else 0
+            kind = self.encoding.kind  # a cross-entropy is never solved
+            solved = not kind.distribution and scores[kind.shown[0]] == 1
+            self._solved = self._solved + 1 if solved else 0
             over |= self._stopping.over or self._solved == self.loop.solved_patience
             if self.loop.decay_patience and not better and self._stopping.waited % self.loop.decay_patience == 0:
                 self.learning_rate *= self.loop.decay_factor
@@ -230,21 +231,12 @@ class Trial:
         padding = PAD if PAD in self.encoding.symbols else None
         symbol_tokenizer(self.encoding.symbols, padding).save_pretrained(directory)
         about = {"task": self.config.task, "options": self.config.options, "seed": self.config.seed}
-        about |= used(task=[self.config.task])
         (directory / TASK_FILE).write_text(json.dumps(about) + "\n", encoding="utf-8")
-
-    def _encode(self, split: str) -> Encoded:
-        return self.encoding.encode(self.encoding.task.split(split, self.config.seed))
 
     def _score(self, split: str) -> dict[str, Any]:
         examples = self.encoding.task.split(split, self.config.seed)
         scores = score(self.model, self.encoding, self.encoding.encode(examples), self.config.seed)
         return self.encoding.task.add_scores(scores, examples, split)
-
-    def _is_solved(self, scores: dict[str, Any]) -> bool:
-        """True if all strings are right; always False for cross-entropies."""
-        kind = self.encoding.kind
-        return not kind.distribution and scores[kind.shown[0]] == 1
 
     def _choose_validation(self) -> str | None:
         """The split to validate on, if any."""
