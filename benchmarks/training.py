@@ -1,20 +1,16 @@
-"""The speed of train_lm's loop, beside the bare step on the same batches, and beside busy neighbours.
+"""The speed of train_lm's loop, beside the bare step on the same batches.
 
 Example:
-    python benchmarks/training.py --only busy --json busy.json
+    python benchmarks/training.py --threads 1 --json training.json
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
-import math
-import os
 import random
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import accumulate, islice
@@ -155,107 +151,6 @@ def measure_optimizers(args: argparse.Namespace, tell: Tell) -> list[Row]:
     ]
 
 
-class Over(Exception):
-    """Raised when the time for a measurement is over."""
-
-
-class Timed:
-    """Batches for a fixed time, and the training speed on them.
-
-    Args:
-        inner: the batches.
-        seconds: duration of the measurement.
-        before: uncounted seconds of warm-up, after which `begin` is called.
-    """
-
-    def __init__(self, inner: Batches, seconds: float, before: float, begin: Callable[[], Any]) -> None:
-        self._inner, self._seconds, self._before, self._begin = inner, seconds, before, begin
-        self.tokens_per_second = math.nan
-
-    @property
-    def steps_per_epoch(self) -> int | None:
-        """The number of steps of the batches within."""
-        return self._inner.steps_per_epoch
-
-    def read(self, position: dict[str, Any] | None) -> Iterator[tuple[list[list[int]], dict[str, Any]]]:
-        """Yield the inner batches until the time is over."""
-        batches = self._inner.read(position)
-        yield from islice(batches, 1)  # loads and compiles
-        start = time.perf_counter()
-        while time.perf_counter() < start + self._before:
-            yield next(batches)
-        self._begin()
-        start, tokens = time.perf_counter(), 0
-        while time.perf_counter() < start + self._seconds:
-            batch, behind = next(batches)
-            yield batch, behind
-            tokens += sum(map(len, batch)) - len(batch)
-        self.tokens_per_second = tokens / (time.perf_counter() - start)
-        raise Over
-
-
-class Neighbours:
-    """Processes that each keep one core busy."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._running: list[subprocess.Popen[bytes]] = []
-
-    def start(self) -> None:
-        """Start them."""
-        command = [sys.executable, "-c", "while True: pass"]
-        self._running = [subprocess.Popen(command) for _ in range(self._number)]
-
-    def stop(self) -> None:
-        """Stop them."""
-        for process in self._running:
-            process.kill()
-            process.wait()
-        self._running = []
-
-
-def speed(args: argparse.Namespace, folder: Path, case: str, threads: int | str, neighbours: Neighbours) -> float:
-    """The tokens per second of a new run, including its measurement of thread counts."""
-    seconds = 0.5 if args.quick else 20.0
-    trainer = make_trainer(folder, args, epochs=1_000, threads=threads)
-    arrives = case == "arrives"
-    timed = Timed(trainer.batches, seconds, seconds if arrives else 0, neighbours.start if arrives else lambda: None)
-    trainer.batches = timed
-    if case == "busy":
-        neighbours.start()
-    try:
-        trainer.train()
-    except Over:
-        return timed.tokens_per_second
-    finally:
-        neighbours.stop()
-    raise AssertionError("a run ended before its time")
-
-
-def measure_busy(args: argparse.Namespace, tell: Tell) -> list[Row]:
-    """Measure the trainer's speed on a quiet and on a busy machine."""
-    most, number = torch.get_num_threads(), len(os.sched_getaffinity(0)) - 1
-    neighbours = Neighbours(number)
-    cases = [(case, threads) for case in ("quiet", "busy") for threads in ("auto", 1, most)] + [("arrives", "auto")]
-    speeds: dict[tuple[str, Any], list[float]] = {case: [] for case in cases}
-    with tempfile.TemporaryDirectory() as folder:
-        for turn in range(1 if args.quick else 3):
-            for case, threads in cases:
-                tell(f"round {turn + 1}, {case}, threads: {threads}")
-                speeds[case, threads].append(speed(args, Path(folder), case, threads, neighbours))
-    medians = {case: median(values) for case, values in speeds.items()}
-    return [
-        {
-            "neighbours": {"quiet": "none", "busy": f"{number}", "arrives": f"{number}, after half of the run"}[case],
-            "threads": str(threads),
-            "tokens/s": medians[case, threads],
-            "to_quiet,_auto": medians[case, threads] / medians["quiet", "auto"],
-            "to_one_thread": medians[case, threads] / medians["quiet" if case == "quiet" else "busy", 1],
-        }
-        for case, threads in cases
-    ]
-
-
 PARTS = [
     Part(
         "loop",
@@ -265,12 +160,6 @@ PARTS = [
         measure_loop,
     ),
     Part("optimizers", "A step of the optimizers alone", "Over the weights of the same model.", measure_optimizers),
-    Part(
-        "busy",
-        "train_lm's speed beside processes that keep all cores but one busy",
-        "Medians of three runs of 20 s each, in turn. auto: as the trainer chooses, its measuring included.",
-        measure_busy,
-    ),
 ]
 
 
@@ -287,11 +176,6 @@ def summarize(tables: list[Table], args: argparse.Namespace) -> Table | None:
         for row in table["rows"]:
             if table["name"] == "loop":
                 add(f"loop to bare step, {row['threads']} thread(s)", row["bare/loop"], 0.9)
-            elif table["name"] == "busy" and row["threads"] == "auto":
-                where = f"neighbours: {row['neighbours']}"
-                if row["neighbours"] != "none":
-                    add(f"auto to a quiet machine, {where}", row["to_quiet,_auto"], 0.4)
-                add(f"auto to one thread, {where}", row["to_one_thread"], 0.9)
     if args.quick or not rows:
         return None
     return {"name": "targets", "title": "Targets", "caption": "Ratios of speeds.", "rows": rows}

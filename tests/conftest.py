@@ -129,6 +129,11 @@ def byte_level_tokenizer(**special):
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", **special)
 
 
+def checkpoint_activations(model, *settings):
+    """Switch activation checkpointing on, by the name that the installed transformers has for it."""
+    (getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable)(*settings)
+
+
 def recipe(name):
     """A script of recipes/, as a module."""
     spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / "recipes" / f"{name}.py")

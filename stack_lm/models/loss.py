@@ -326,7 +326,11 @@ def sampled_cross_entropy(
     NOTE: Jean et al. (2015) draw from a distribution that is fixed beforehand; here the batch's labels replace it.
 
     Args:
-        hidden, weight, bias, labels, ignore_index: as in `linear_cross_entropy`.
+        hidden: [N, H], as in `linear_cross_entropy`; so are the next four.
+        weight: [V, H].
+        bias: [V], or None.
+        labels: [N].
+        ignore_index: rows with this label do not count.
         samples: number of classes to draw from those that are not labels of the batch.
         **options: the options of `linear_cross_entropy`.
 

@@ -168,7 +168,8 @@ class StackTransformerLayer(GradientCheckpointingLayer):
 
         Args:
             hidden: the vectors of T tokens.
-            visible, angles: see `SelfAttention`.
+            visible: see `SelfAttention`.
+            angles: see `SelfAttention`.
             mask: [B, T] bool, False at padding.
             cache: the cache of the tokens before; it is updated.
             output_actions: return the actions.

@@ -148,7 +148,7 @@ from transformers import AutoModelForCausalLM
 model = AutoModelForCausalLM.from_pretrained(sys.argv[1], trust_remote_code=True)
 ids = torch.tensor([[2, 5, 6, 7]])
 print([round(x, 4) for x in model(ids).logits[0, -1, :5].tolist()])
-print(model.generate(ids, max_new_tokens=4, do_sample=False, prompt_lookup_num_tokens=2).tolist())
+print(model.generate(ids, max_new_tokens=4, do_sample=False).tolist())
 """
 
 

@@ -173,10 +173,3 @@ def test_a_quick_run_of_everything(tmp_path, script):
     assert result.returncode == 0, result.stderr
     figure = run("plot.py", tmp_path / "result.json", tmp_path / "figure.png")
     assert figure.returncode == 0, figure.stderr
-
-
-@pytest.mark.slow
-def test_a_quick_run_beside_a_busy_neighbour():
-    result = run("training.py", "--quick", "--threads", 1, "--only", "busy")
-    assert result.returncode == 0, result.stderr
-    assert "neighbours" in result.stdout

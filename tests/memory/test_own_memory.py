@@ -1,5 +1,7 @@
 """A memory from outside the package, the example of docs/own_memory.md: it owes and gets what the built-in ones do."""
 
+import dataclasses
+import inspect
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,12 +11,18 @@ import torch
 from conftest import CONTROLLERS, load_registers, tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import PreTrainedConfig
 
 from stack_lm import (
+    BufferedStackRNNConfig,
+    DeepStackRNNConfig,
     MemoryLayer,
+    StackAttention,
+    StackRNN,
     StackRNNCell,
     StackRNNConfig,
     StackRNNForCausalLM,
+    StackTransformerConfig,
 )
 from stack_lm.core.checks import Integer
 from stack_lm.memory import (
@@ -24,7 +32,9 @@ from stack_lm.memory import (
     memory_names,
     register_memory,
 )
-from stack_lm.memory.base import MEMORIES
+from stack_lm.memory.base import MEMORIES, TAKEN
+from stack_lm.memory.settings import layer_settings
+from stack_lm.models.configuration_deep import LayerConfig
 from stack_lm.testing import MODEL_CHECKS, check_memory
 
 SOURCE = Path(__file__).with_name("registers.py")
@@ -161,6 +171,29 @@ def test_a_memory_lacks_a_part(own, message):
 
     with pytest.raises(ValueError, match=message):
         StackRNNConfig(memory="partial")
+
+
+def test_a_setting_with_the_name_of_another_field_is_refused():
+    """Else the models of all other memories would take the field for a setting that they lack."""
+    for name in ("hidden_size", "dropout"):
+        clash = type("Clash", (NeuralStack,), {"settings": NeuralStack.settings | {name: 5}})
+        with pytest.raises(TypeError, match=f"the memory 'clash', Clash, has a setting '{name}', a name that"):
+            register_memory("clash")(clash)
+    assert "clash" not in memory_names()
+
+
+def test_all_other_fields_are_known_as_taken():
+    names = {"size"}  # of StackAttention
+    for config in (StackRNNConfig, StackTransformerConfig, DeepStackRNNConfig, BufferedStackRNNConfig):
+        classes = config.__mro__[: config.__mro__.index(PreTrainedConfig)]
+        names.update(*(vars(each).get("__annotations__", ()) for each in classes))
+    names |= {field.name for field in dataclasses.fields(LayerConfig)}
+    for module in (StackRNN, MemoryLayer, StackAttention):
+        names |= {name for name in inspect.signature(module).parameters if name != "settings"}
+    names |= vars(layer_settings("none", {}, controller="lstm", input_size=1, hidden_size=1)).keys()
+    memories_settings = {name for memory in memory_names() for name in memory_class(memory).settings}
+    assert names - memories_settings - {"register_models"} <= TAKEN
+    assert not TAKEN & memories_settings
 
 
 def test_the_document_has_the_file_as_it_is():

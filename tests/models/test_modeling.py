@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from accelerate import cpu_offload
-from conftest import tiny_config
+from conftest import checkpoint_activations, tiny_config
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
@@ -308,7 +308,7 @@ def test_activation_checkpointing_gives_the_same_gradients(fields):
     mask = torch.ones_like(batch)
     mask[0, :4] = 0
     expected = torch.autograd.grad(model(batch, attention_mask=mask, labels=batch).loss, list(model.parameters()))
-    model.activation_checkpointing_enable()
+    checkpoint_activations(model)
     outputs = model(batch, attention_mask=mask, labels=batch, output_actions=True, output_hidden_states=True)
     outputs.loss.backward()
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
@@ -320,7 +320,7 @@ def test_activation_checkpointing_gives_the_same_gradients(fields):
 
 def test_reentrant_checkpointing_is_refused():
     model = make_lm().train()
-    model.activation_checkpointing_enable({"use_reentrant": True})
+    checkpoint_activations(model, {"use_reentrant": True})
     with pytest.raises(ValueError, match="needs use_reentrant=False; got True"):
         model(ids(1, 4))
 
@@ -342,7 +342,7 @@ def test_activation_checkpointing_saves_memory():
         return total
 
     plain = kept(100)
-    model.activation_checkpointing_enable()
+    checkpoint_activations(model)
     assert kept(100) < plain / 4
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import MEMORIES
+from conftest import MEMORIES, checkpoint_activations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
@@ -316,7 +316,7 @@ def test_bad_arguments_are_refused():
         with pytest.raises(ValueError, match=message):
             model(**arguments)
     with pytest.raises(ValueError, match="does not support .* checkpointing"):
-        model.activation_checkpointing_enable()
+        checkpoint_activations(model)
 
 
 # --- learning

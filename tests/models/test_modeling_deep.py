@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import train_small
+from conftest import checkpoint_activations, train_small
 from torch import nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
@@ -217,7 +217,7 @@ def test_beams_chunks_padding_and_checkpoints():
         torch.testing.assert_close(outputs.loss, whole.loss)
     model.train()
     exact = model(batch, labels=batch).loss
-    model.activation_checkpointing_enable({"use_reentrant": False})
+    checkpoint_activations(model, {"use_reentrant": False})
     torch.testing.assert_close(model(batch, labels=batch).loss, exact)
 
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from conftest import checkpoint_activations
 from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
 from stack_lm import (
@@ -206,7 +207,7 @@ def test_losses_on_every_kind_of_layer():
     model, tokens = make(CELL, "stack", "attention", auxiliary_losses=losses, dropout=0.0).train(), ids(2, 6)
     expected = model(tokens, labels=tokens).loss_parts
     assert list(expected) == ["main", "auxiliary_0", "auxiliary_1", "auxiliary_2"]
-    model.activation_checkpointing_enable()
+    checkpoint_activations(model)
     found = model(tokens, labels=tokens, use_cache=False)
     torch.testing.assert_close(found.loss_parts["auxiliary_0"], expected["auxiliary_0"])
     found.loss.backward()
@@ -222,7 +223,7 @@ def test_training_reaches_all_weights_also_with_checkpoints():
     gradients = []
     for checkpoints in (False, True):
         if checkpoints:
-            model.activation_checkpointing_enable()
+            checkpoint_activations(model)
         model.zero_grad()
         model(tokens, labels=tokens, use_cache=False).loss.backward()
         gradients.append([parameter.grad.clone() for parameter in model.parameters()])

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> Report:
     for path, memory in ((stack, "stack"), (lstm, "none")):
         training = f"data.source={corpus} data.held_out={HELD_OUT} seed={seed} model.memory={memory}"
         training += f" tokenizer.lowercase=none training.epochs={options.epochs} training.batch_size=16"
-        training += " training.learning_rate=1e-3 training.loss_dtype=float32"
+        training += " training.learning_rate=1.0e-3 training.loss_dtype=float32"
         results[Path(path).name] = _run(options, "train lm", train_lm, *training.split(), "-o", path, "--overwrite")
     held_out = ("--data", corpus, "--held-out", str(HELD_OUT), "--seed", seed)
     results["perplexity"] = _run(options, "perplexity", perplexity, stack, "--against", lstm, *held_out)

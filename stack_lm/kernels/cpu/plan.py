@@ -183,7 +183,7 @@ class ControllerPlan(Plan):
         return Parameters(inputs, symbols, entry, entry_bias, first, rest, biases, controls, controls_bias)
 
     def grads(self) -> Parameters:
-        """Zeros to which `controller.collect` adds the gradients of the parameters."""
+        """Zeros to which `controller_gradients.collect` adds the gradients of the parameters."""
         m, symbols, padded = self.models, self.n_given if self.one_hot else 0, self.padded
         return Parameters(
             inputs=self.zeros(m, 0 if self.one_hot else self.n_given, self.gates, padded(self.n_inputs)),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..layout import DIRECT
-from . import controller
+from . import controller, controller_gradients
 from .buffer import (
     InputBuffer,
     InputBufferGrad,
@@ -83,7 +83,7 @@ class Backward(NamedTuple):
         grads: of the last states on entry, of the first on return.
         grad_memory, grad_buffer: likewise.
         grad_inputs: of x_t [R, T, E], written; or [R, T, 0] if unused.
-        grad_weights: as in `controller.collect`; added to.
+        grad_weights: as in `controller_gradients.collect`; added to.
     """
 
     weights: controller.Parameters
@@ -198,16 +198,16 @@ def backward(settings: Settings, models: Backward, room: controller.Grads) -> No
             else:
                 controller.step_backward(t, kind, weights, sequence, first_cell, layers, grads, grad_weights, room)
                 if buffered:
-                    controller.project_backward(t, t + 1, weights, room)
+                    controller_gradients.project_backward(t, t + 1, weights, room)
             if buffered:
                 for row in range(n_rows):
                     if active.shape[1] == 0 or active[row, t]:
                         dequeue_backward(buffer, grad_buffer, t, row, room.given[row, :n_inputs])
             if place == 0:
                 stop = min(t + at_a_time, length)
-                controller.collect(t, stop, sequence, layers, grad_weights, room)
+                controller_gradients.collect(t, stop, sequence, layers, grad_weights, room)
                 if grad_inputs.shape[2] > 0 and kind != DIRECT:
-                    controller.project_backward(t, stop, weights, room)
+                    controller_gradients.project_backward(t, stop, weights, room)
                     for step_of in range(t, stop):
                         for row in range(n_rows):
                             copy(grad_inputs[row, step_of], room.given[(step_of - t) * n_rows + row])
