@@ -27,6 +27,29 @@ from .plugins import import_plugin
 from .quiet import quiet_libraries
 
 Subparsers = Any  # argparse's own class for them is private
+# What took the place of earlier options.
+OLD_OPTIONS = {
+    "--treebank": "--data",
+    "--compare": "--against, which takes the others",
+    "--trees": "--output",
+    "--save": "--output",
+    "--sentences": "--limit",
+    "--agreement-items": "--limit, which counts items and sentences",
+    "--max-length": "--max-words",
+    "--predictions": "an argument: files of trees stand beside models",
+    "--dropout": "--dropout-samples N:P",
+    "--prior-votes": "--prior NAME:N",
+    "--ignore-labels": "--rule labels=ignored",
+    "--only": "--limit; --output writes a line for each tree",
+    "--outlier-share": "always 0.85",
+    "--transitive": "a choice from the table of --items",
+    "--intransitive": "a choice from the table of --items",
+    "--sentence": "an argument: the sentence itself",
+    "--split": "always train; save another split to a file",
+} | {
+    f"--{name.replace('_', '-')}": f"--rule {name}=..."
+    for name in "parameters punctuation removed removed_by gold whole_sentence average min_words without_spans".split()
+}
 # Characters of a message, and of a text without spaces in it: a message may show a whole file as a value.
 _LONGEST_MESSAGE, _LONGEST_WORD = 900, 200
 # Between two lines of progress of one piece of work; see `LineClock`.
@@ -61,6 +84,10 @@ class Parser(argparse.ArgumentParser):
         A command with overrides, such as model.hidden_size=8, takes an argument that is not one of its options as an
         override.
         """
+        if self._subparsers is None:
+            for old in [str(arg).partition("=")[0] for arg in args or ()]:
+                if old in OLD_OPTIONS and old not in self._option_string_actions:
+                    self.error(f"{old} is now {OLD_OPTIONS[old]}")
         options, others = super().parse_known_args(args, namespace)
         optional = [action for action in self._actions if not action.option_strings and action.nargs in ("*", "+", "?")]
         last = optional[-1] if optional else None

@@ -224,7 +224,8 @@ pytree.register_pytree_node(
     MemoryCache,
     _flatten,
     _unflatten,
-    serialized_type_name="stack_lm.models.cache.MemoryCache",
+    # Programs exported by the release candidate have its name without "models"; code saved with a model has its own.
+    serialized_type_name=f"{__name__.replace('stack_lm.models', 'stack_lm')}.MemoryCache",
     to_dumpable_context=lambda layers: [list(layers.numbers), list(layers.seen.items())],
     from_dumpable_context=lambda dumped: _Layers(tuple(dumped[0]), dict(dumped[1])),
     flatten_with_keys_fn=_flatten_with_keys,
