@@ -53,7 +53,7 @@ def measure(name: str, args: argparse.Namespace, tell: Callable[[str], None]) ->
             tell(f"{preset}, {seeds} seeds")
             trials = [Trial(dataclasses.replace(short, seed=seed)) for seed in range(seeds)]
             times: list[float] = []
-            train(trials, lambda *_, times=times: times.append(now()))  # type: ignore[misc]
+            train(trials, lambda *_, times=times: times.append(now()))
             update = min(end - start for start, end in pairwise(times)) / updates / seeds
             rows.append(
                 {
