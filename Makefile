@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 TYPES ?= build/types
 
-.PHONY: demo test test-slow compat compat-old compat-new dist test-wheel lint types type-tree docs format clean
+.PHONY: weight demo test test-slow compat compat-old compat-new dist test-wheel lint types type-tree docs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/stack-lm demo
@@ -42,6 +42,10 @@ $(COMPAT)/old.txt: pyproject.toml tests/lower_bounds.py
 $(COMPAT)/new.txt:
 	mkdir -p $(@D)
 	touch $@
+
+# Lines of code, of tests, and words.
+weight:
+	$(PYTHON) tests/weight.py
 
 # The source archive, and the wheel from it; needs the package index.
 dist: $(VENV)/.dev
