@@ -210,14 +210,15 @@ def print_json(result: dict[str, Any]) -> None:
     if _running:
         result = {"command": _running[-1]} | result
     # Characters that the terminal lacks get their JSON escapes.
-    print(json.dumps(_finite(result), ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf")))
+    print(json.dumps(json_value(result), ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf")))
 
 
-def _finite(value: Any) -> Any:
+def json_value(value: Any) -> Any:
+    """A result as `print_json` prints it: rounded numbers, and None for those that JSON lacks."""
     if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [json_value(item) for item in value]
     if isinstance(value, float):
         return rounded(value) if math.isfinite(value) else None
     return value

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from conftest import tiny_config
-from test_modeling_buffered import REVERSAL, by_hand
+from models.test_modeling_buffered import REVERSAL, by_hand
 from transformers import Trainer, TrainingArguments
 
 from stack_lm import (

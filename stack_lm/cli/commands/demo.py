@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from ...core.atomic import write_text
-from ...core.console import Parser, print_note
+from ...core.console import Parser, json_value, print_note
 from ...core.errors import InputError
 from ..options import option, shared
 from ..report import Report
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> Report:
         print_note(f"no figure is drawn: {NO_MATPLOTLIB}")
     results["strengths"] = _run(options, "strengths", strengths, stack, "--data", trees, *figure)
     results["seconds"] = time.perf_counter() - started
-    write_text(output / "metrics.json", json.dumps(results, indent=2) + "\n")
+    write_text(output / "metrics.json", json.dumps(json_value(results), indent=2) + "\n")
     note = "one model of one seed: F1 swings by several points from epoch to epoch and seed to seed"
     return Report(results, [f"all this took {results['seconds']:.0f} s; {note}"], [str(output / "metrics.json")])
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 from conftest import CONTROLLERS
+from docs.test_docs import examples
 from kernels import comparison
 from kernels import test_cross_entropy as cross_entropy
 from kernels.cpu import test_buffer as buffered
 from kernels.cpu import test_parts as parts
-from test_docs import examples
 
 from stack_lm import MemoryLayer
 from stack_lm.kernels.cpu import gemm
