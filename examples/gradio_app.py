@@ -12,7 +12,7 @@ import sys
 from html import escape
 
 from stack_lm import Parser
-from stack_lm.core.console import add_model, run_command, script_parser
+from stack_lm.core.console import run_command, script_parser
 from stack_lm.core.errors import InputError
 from stack_lm.figures import computation_of_trace, render_page
 
@@ -91,7 +91,7 @@ def make_app(name: str, device: str | None = None):
 def main(arguments: list[str] | None = None) -> int:
     """Serve the page until interrupted; returns the exit status."""
     parser = script_parser(__doc__)
-    add_model(parser)
+    parser.add_argument("model", metavar="MODEL", help="a model directory, or a model on the hub")
     parser.add_argument("--device", help="such as cpu or cuda:1 (default: a GPU if there is one)")
     parser.add_argument("--port", type=int, help="of the server (default: the first free one from 7860)")
     options = parser.parse_args(arguments)
