@@ -20,7 +20,6 @@ from transformers import PreTrainedTokenizerBase
 
 from ..core.atomic import atomic_directory
 from ..core.errors import InputError
-from ..text.cache_folder import token_cache
 from ..text.tokenization import reopen_tokenizer
 from .compact import TokenArray
 from .text_size import TextSize
@@ -77,7 +76,7 @@ def cache_key(files: Iterable[Path], settings: str) -> str | None:
 
 def read_entry(key: str) -> Tokenised | None:
     """Return an entry, if there is a complete one."""
-    folder = token_cache() / key
+    folder = _cache_folder() / key
     if not folder.is_dir():
         return None
     with suppress(OSError):
@@ -99,7 +98,7 @@ def _read(folder: Path, name: str) -> TokenArray:
 
 def write_entry(key: str, content: Tokenised) -> None:
     """Write an entry, unless there is one. If it cannot be written, the run continues without it."""
-    folder = token_cache()
+    folder = _cache_folder()
     if read_entry(key) is not None:  # another run's, which may have it open
         return
     try:
@@ -113,3 +112,11 @@ def write_entry(key: str, content: Tokenised) -> None:
             content.tokenizer.save_pretrained(directory / _TOKENIZER)
     except Exception:  # many kinds: the tokenizer's own files are written in Rust
         return
+
+
+def _cache_folder() -> Path:
+    """The folder of tokenised text: in STACK_LM_CACHE, or else in stack-lm in the user's cache folder."""
+    base = os.environ.get("STACK_LM_CACHE")
+    if base:
+        return Path(base) / "tokens"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stack-lm" / "tokens"
