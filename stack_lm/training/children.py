@@ -6,10 +6,9 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import connection, get_context, parent_process
-from multiprocessing.connection import Connection
+from multiprocessing import connection, get_context, parent_process, resource_tracker
 from typing import Any
 
 from ..core.plugins import Imports
@@ -33,7 +32,7 @@ def environment(**variables: str) -> Iterator[None]:
 class Workers(ProcessPoolExecutor):
     """A pool of processes that end with their parent, however it ends, or at once by `end`.
 
-    Ctrl-C is for their parent, which decides when they end.
+    Ctrl-C is for their parent, which decides when they end: they never receive it, not even while they load.
 
     They are spawned: processes that are forked off would share the parent's threads and locks.
 
@@ -44,23 +43,46 @@ class Workers(ProcessPoolExecutor):
     """
 
     def __init__(self, number: int, initializer: Callable[..., None], *arguments: Any) -> None:
-        stop, self._stop = connection.Pipe(duplex=False)
-        super().__init__(number, get_context("spawn"), _begin, (Imports(), stop, initializer, arguments))
+        super().__init__(number, get_context("spawn"), _begin, (Imports(), initializer, arguments))
+
+    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+        """As in the base class, where the first calls start the processes."""
+        with _without_interrupts():
+            return super().submit(*args, **kwargs)
 
     def end(self) -> None:
-        """End all processes, whatever they do."""
-        self._stop.close()
+        """End all processes, whatever they do: one that loads would miss what this process had prepared for it."""
+        # `kill_workers` does this from Python 3.14 on.
+        processes = list((self._processes or {}).values())
         self.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.join()
 
 
-def _begin(_: Imports, stop: Connection, initializer: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Let processes that start inherit a mask without Ctrl-C, which reaches this process afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # the start of which lets the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(_: Imports, initializer: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     assert parent is not None, "called in a worker process"
-    threading.Thread(target=_wait_and_end, args=([parent.sentinel, stop],), daemon=True).start()
+    threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()
     initializer(*arguments)
 
 
-def _wait_and_end(signs: list[Any]) -> None:
-    connection.wait(signs)
+def _wait_and_end(sentinel: int) -> None:
+    connection.wait([sentinel])
     os._exit(1)
