@@ -14,9 +14,8 @@ import numpy as np
 import torch
 
 from ..core.errors import InputError
-from .batches import Batches, collate
+from .batches import Batches, Pools, collate
 from .compact import TokenArray
-from .pools import Pools
 
 
 class Segments(NamedTuple):

@@ -20,15 +20,23 @@ from ..text import Corpus, Sentence, hold_out, open_corpus
 from ..text.corpora import several_in_a_line
 from ..text.formats import format_of, is_table
 from ..text.tokenization import Frame, splits_words
-from .batches import Batches, SentenceBatches
+from .batches import Batches, Pools, SentenceBatches, StreamPools, WholePools
 from .checkpoints import read_state
 from .compact import SentenceStore, TokenArray
 from .config import RunConfig
 from .continuous import ContinuousBatches
-from .encoding import TextEncoder, encode_documents, encode_sentences
-from .pools import Pools, StreamPools, WholePools
+from .encoding import (
+    TextEncoder,
+    Tokenised,
+    cache_key,
+    encode_documents,
+    encode_sentences,
+    read_entry,
+    size_digest,
+    text_digest,
+    write_entry,
+)
 from .text_size import TextSize
-from .token_cache import Tokenised, cache_key, read_entry, size_digest, text_digest, write_entry
 from .tokenizer import frame_of, given_tokenizer, make_tokenizer, tokenizer_notes, unscorable_notes
 
 # The smallest share of truncated sentences that is reported.

@@ -13,12 +13,11 @@ from stack_lm.core.errors import InputError
 from stack_lm.text import open_corpus
 from stack_lm.text.plain import Segmenter
 from stack_lm.text.tokenization import Frame, train_word_tokenizer
-from stack_lm.training import pools
-from stack_lm.training.batches import SentenceBatches
+from stack_lm.training import batches
+from stack_lm.training.batches import SentenceBatches, StreamPools, WholePools
 from stack_lm.training.compact import TokenArray
 from stack_lm.training.continuous import ContinuousBatches, Layout
 from stack_lm.training.encoding import EncodingWorkers, TextEncoder, encode_documents
-from stack_lm.training.pools import StreamPools, WholePools
 
 NO_FRAME = Frame([], [])
 
@@ -120,7 +119,7 @@ def together(monkeypatch):
             return original(self, own)
         parts = [list(islice(self.asked, rank, None, self.n_processes)) for rank in range(self.n_processes)]
         encoded = [[(part.ids, part.ends) for part in map(self.encoder, chunks)] for chunks in parts]
-        monkeypatch.setattr(pools, "gather_object", lambda _: encoded)
+        monkeypatch.setattr(batches, "gather_object", lambda _: encoded)
         return original(self, own)
 
     original = StreamPools._exchange

@@ -14,9 +14,9 @@ from stack_lm import ModelScorer, train_word_tokenizer
 from stack_lm.cli.main import main as stack_lm
 from stack_lm.core.errors import InputError
 from stack_lm.scoring.number_classifier import NumberClassifier
+from stack_lm.training.batches import WholePools
 from stack_lm.training.classification import LengthGroupedBatches
 from stack_lm.training.compact import TokenArray
-from stack_lm.training.pools import WholePools
 
 TRAIN = recipe("train_classifier")
 SMALL = ["data.validation=null", "model.hidden_size=8", "model.embedding_size=6", "training.learning_rate=1.0e-2"]

@@ -24,14 +24,13 @@ from stack_lm.core.errors import InputError
 from stack_lm.text import Sentence
 from stack_lm.text.tokenization import Frame
 from stack_lm.training import language_model
-from stack_lm.training.batches import SentenceBatches, collate
+from stack_lm.training.batches import SentenceBatches, WholePools, collate
 from stack_lm.training.compact import SentenceStore, TokenArray
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
 from stack_lm.training.continuous import Segments
 from stack_lm.training.data import prepare_data
 from stack_lm.training.encoding import encode_sentences
 from stack_lm.training.language_model import Trainer, choose_loss_dtype
-from stack_lm.training.pools import WholePools
 
 TINY = {"embedding_size": 6, "hidden_size": 8, "memory_size": 3, "output_dropout": 0.1}
 

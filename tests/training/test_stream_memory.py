@@ -13,7 +13,7 @@ import json, resource, sys
 from stack_lm.text import Sentence, open_corpus
 from stack_lm.text.tokenization import Frame, train_word_tokenizer
 from stack_lm.training.encoding import TextEncoder
-from stack_lm.training.pools import StreamPools
+from stack_lm.training.batches import StreamPools
 
 stream = open_corpus(sys.argv[1]).stream
 tokenizer = train_word_tokenizer([Sentence([f"w{i}" for i in range(1000)])])

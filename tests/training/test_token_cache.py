@@ -8,7 +8,7 @@ import pytest
 from test_language_model import run_config
 
 from stack_lm.core.errors import InputError
-from stack_lm.training import token_cache
+from stack_lm.training import encoding
 from stack_lm.training.config import DataConfig, RunConfig, TokenizerConfig
 from stack_lm.training.data import prepare_data
 from stack_lm.training.language_model import Trainer
@@ -16,7 +16,7 @@ from stack_lm.training.language_model import Trainer
 
 def test_text_files_are_tokenised_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(token_cache, "MIN_BYTES", 1)
+    monkeypatch.setattr(encoding, "MIN_BYTES", 1)
     text = tmp_path / "text.txt"
     lines = [
         f"the {noun} sees the {other} ." for noun in "cat dog man bird".split() for other in "fish cow".split()
@@ -60,7 +60,7 @@ def test_text_files_are_tokenised_once(tmp_path, monkeypatch, capsys):
 
 def test_a_pretrained_tokenizer_counts_by_its_content(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(token_cache, "MIN_BYTES", 1)
+    monkeypatch.setattr(encoding, "MIN_BYTES", 1)
     text = tmp_path / "text.txt"
     text.write_text("the cat sees the dog .\n" * 30 + "a dog sees a cat .\n" * 10)
     data = DataConfig(source=str(text), held_out=10)
@@ -91,7 +91,7 @@ def test_a_pretrained_tokenizer_counts_by_its_content(tmp_path, monkeypatch, cap
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
     (tmp_path / "cache").touch()
     monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(token_cache, "MIN_BYTES", 1)
+    monkeypatch.setattr(encoding, "MIN_BYTES", 1)
     (tmp_path / "text.txt").write_text("a b c\n" * 40)
     config = RunConfig(data=DataConfig(source=str(tmp_path / "text.txt"), held_out=4))
     assert len(prepare_data(config).validation) == 4
@@ -101,7 +101,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
 def text(tmp_path, monkeypatch):
     """A text file that is large enough for the cache."""
     monkeypatch.setenv("STACK_LM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(token_cache, "MIN_BYTES", 1)
+    monkeypatch.setattr(encoding, "MIN_BYTES", 1)
     (tmp_path / "text.txt").write_text("the cat sees a dog\na dog sees the cat\n" * 20)
     return tmp_path / "text.txt"
 
