@@ -125,6 +125,12 @@ def _make_pair(row: dict[str, Any], where: str, path: Path, method: Method, word
     ]
     if method == "prefix" and not any(sides):
         raise InputError(f'{where}: the method prefix needs "prefix", or "prefix_good" and "prefix_bad"')
+    rests = [
+        side[len(prefix) :] if side[: len(prefix)] == prefix else ()
+        for side, prefix in zip((good, bad), sides, strict=True)
+    ]
+    if all(rests):  # whole sentences, which begin with their prefixes
+        good, bad = rests
     if method == "sentence":
         good, bad, sides = sides[0] + good, sides[1] + bad, [(), ()]
     values = ((key, _property(value)) for key, value in row.items() if key not in _PAIR_KEYS)
@@ -192,7 +198,8 @@ def read_minimal_pairs(
         source: a file, or a directory of them.
         format_name: "blimp" (Warstadt et al. 2020), "marvin-linzen" (the pickled templates of Marvin and Linzen 2018),
             or "pairs": JSON lines, .csv or .tsv with "good" and "bad", optionally "prefix" or "prefix_good" and
-            "prefix_bad", and any other property to group by ("construction", "number", "attractors", ...).
+            "prefix_bad", and any other property to group by ("construction", "number", "attractors", ...). "good" and
+            "bad" may be whole sentences, both with their prefix, or what follows it.
         method: "sentence" compares whole sentences; "prefix" compares the words after given prefixes: one prefix and
             two words, or, if the sentences differ earlier, two prefixes and one word.
         words: "given" splits at white space, for models that read raw text; "split" separates punctuation and

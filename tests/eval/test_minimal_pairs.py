@@ -160,6 +160,22 @@ def test_json_lines_of_pairs(tmp_path):
         read_minimal_pairs(str(tmp_path / "p.jsonl"), "pairs", method="prefix")
 
 
+@pytest.mark.parametrize("method", ["sentence", "prefix"])
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prefix": "the keys", "good": "the keys are", "bad": "the keys is"},
+        {"prefix": "the keys", "good": "are", "bad": "is"},
+        {"prefix_good": "the keys", "prefix_bad": "the keys", "good": "the keys are", "bad": "the keys is"},
+    ],
+)
+def test_sentences_with_their_prefix_count_it_once(tmp_path, method, row):
+    (pair,) = read_minimal_pairs(write_lines(tmp_path / "p.jsonl", row), "pairs", method=method)
+    assert pair.prefix_good + pair.good == ("the", "keys", "are")
+    assert pair.prefix_bad + pair.bad == ("the", "keys", "is")
+    assert pair.prefix_good == (("the", "keys") if method == "prefix" else ())
+
+
 def write_pickle(path, content, protocol=2):
     path.write_bytes(pickle.dumps(content, protocol=protocol))
     return str(path)

@@ -1,4 +1,5 @@
 """Word-level tokenizers: their vocabulary, and the rules that tokenizer.json carries."""
+# ruff: noqa: RUF001
 
 import json
 import subprocess
@@ -46,7 +47,7 @@ ORDINARY = {
     "Mr. Smith paid $5, or 3.5% of 1,000, in the U.S.": "Mr. Smith paid $ 5 , or 3.5 % of 1,000 , in the U.S.",
     "We'll meet at 11:30--or later...": "We 'll meet at 11:30 -- or later ...",
     "``Yes,'' the N.Y.-based firm said.": "`` Yes , '' the N.Y.-based firm said .",
-    "“It isn’t,” he’s told.": "“ It is n’t , ” he ’s told .",  # noqa: RUF001
+    "“It isn’t,” he’s told.": "“ It is n’t , ” he ’s told .",
     'It [sic] is "good".': 'It [ sic ] is " good " .',
     "What?! No!": "What ?! No !",
     # Quotation marks of other languages.
@@ -128,6 +129,27 @@ def test_quotation_marks_are_the_corpus_own():
     assert treebank.decode(treebank(text).input_ids) == " <s> He said `` no '' ( `` yes '' ) ."
     plain = train_word_tokenizer([('" no , " He said ( yes ) .'.split(), None)])
     assert plain.decode(plain(text).input_ids) == ' <s> He said " no " ( " yes " ) .'
+
+
+MARKED = "“Found ‘it’ – 1990–1995,” he said—then… don’t «go»"
+
+
+@pytest.mark.parametrize("subwords", [False, True])
+@pytest.mark.parametrize(
+    ("corpus", "expected"),
+    [
+        ("\" ' -- - ... n't", '" Found \' it \' -- 1990-1995 , " he said -- then ... do n\'t " go "'),
+        ("`` '' ` ' -- - ... n't", "`` Found ` it ' -- 1990-1995 , '' he said -- then ... do n't `` go ''"),
+        ("“ ” ‘ ’ – — … « » n’t", "“ Found ‘it’ – 1990–1995 , ” he said—then… do n’t « go »"),
+        ("of none", "“ Found ‘it’ – 1990–1995 , ” he said—then… do n’t « go »"),
+    ],
+)
+def test_marks_become_those_of_the_vocabulary(subwords, corpus, expected):
+    train = train_subword_tokenizer if subwords else train_word_tokenizer
+    tokenizer = train([(corpus.split(), None)] * 9, 400)
+    backend = tokenizer.backend_tokenizer
+    text = MARKED if backend.normalizer is None else backend.normalizer.normalize_str(MARKED)
+    assert [word for word, _ in word_splitter().pre_tokenize_str(text)] == expected.split()
 
 
 TEXTS = [

@@ -14,7 +14,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from ...core.errors import InputError
 from ...core.messages import check_name
 from .special import BEGIN, END, PADDING, begin_with, finish
-from .words import TREEBANK_QUOTES, CaseRules, Lowercase, tagged_sentences, word_splitter
+from .words import CaseRules, Lowercase, mark_rules, tagged_sentences, word_splitter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -52,15 +52,14 @@ def train_subword_tokenizer(
     """
     check_subwords(kind, vocab_size)
     case = CaseRules(lowercase)
-    texts_with = {"": 0, "``": 0, '"': 0}
+    n_texts = 0
 
     def texts() -> Iterator[str]:
+        nonlocal n_texts
         for words, _ in tagged_sentences(sentences):
             if words:
-                text = case.first_word(" ".join(words))
-                for mark in texts_with:
-                    texts_with[mark] += mark in text
-                yield text
+                n_texts += 1
+                yield case.first_word(" ".join(words))
 
     special = [PADDING] + [BEGIN] * add_bos + [END] * add_eos
     tokenizer = Tokenizer(models.BPE() if kind == "bpe" else models.Unigram())
@@ -77,9 +76,9 @@ def train_subword_tokenizer(
     # More passes than by default before tokens are dropped: else "\u0120" and "." are never one.
     trainer = trainers.BpeTrainer(**common) if kind == "bpe" else trainers.UnigramTrainer(**common, n_sub_iterations=6)
     tokenizer.train_from_iterator(texts(), trainer)
-    if not texts_with[""]:
+    if not n_texts:
         raise InputError("the corpus has no words to make a vocabulary from")
-    rules = [*(TREEBANK_QUOTES if texts_with["``"] > texts_with['"'] else ()), *case.normalizers()]
+    rules = [*mark_rules(tokenizer.get_vocab(), bytewise=True), *case.normalizers()]
     if rules:
         tokenizer.normalizer = normalizers.Sequence(rules)
     if add_bos:

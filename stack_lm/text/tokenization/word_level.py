@@ -10,7 +10,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from ...core.errors import InputError
 from .rare_words import TAG_KEY
 from .special import BEGIN, END, PADDING, UNKNOWN, begin_with, finish
-from .words import TREEBANK_QUOTES, CaseRules, Lowercase, tagged_sentences, word_splitter
+from .words import CaseRules, Lowercase, mark_rules, tagged_sentences, word_splitter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -62,8 +62,7 @@ def train_word_tokenizer(
     special = [PADDING, UNKNOWN] + [BEGIN] * add_bos + [END] * add_eos
     known = {*frequent, *special}
     tokens = special + frequent + sorted(tags - known)
-    rules = list(TREEBANK_QUOTES) if {"``", "''"} <= known and '"' not in known else []
-    rules += case.normalizers({word[0] for word in frequent})
+    rules = [*mark_rules(frequent), *case.normalizers({word[0] for word in frequent})]
     normalizer = normalizers.Sequence(rules) if rules else None
     for tag in sorted(tags):
         if normalizer is not None and normalizer.normalize_str(tag) != tag:

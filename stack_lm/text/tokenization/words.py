@@ -1,7 +1,9 @@
-"""The base of all tokenizers made here: splitting text into words, and the case rule."""
+"""The base of all tokenizers made here: splitting text into words, typographic marks, and the case rule."""
+# ruff: noqa: RUF001
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
@@ -48,11 +50,50 @@ _WORD_PARTS = "|".join(
         r"[cC]an(?=not(?!\p{L}))(?<!\p{L}...)",
     )
 )
+_BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 # For a corpus with the Penn Treebank's quotation marks: text has others.
-TREEBANK_QUOTES: tuple[normalizers.Normalizer, ...] = (
+_TREEBANK_QUOTES: tuple[normalizers.Normalizer, ...] = (
     normalizers.Replace(Regex(r'(?<![^\s(\[{])"(?=\S)'), "``"),
     normalizers.Replace('"', "''"),
 )
+# Marks, their context, and what replaces them where a vocabulary lacks them: the first that it knows. These are the
+# marks of sacremoses' normalization, but a dash stays a dash, as in the Penn Treebank.
+_MARKS: tuple[tuple[Sequence[str], str, Sequence[str]], ...] = (
+    ("“„‟«", "{}", ("``", '"')),
+    ("”»", "{}", ("''", '"')),
+    # At the ends of a word these are words of their own.
+    ("‘‚‛‹", r"(?<![\p{{L}}\p{{N}}]){}", ("` ", "' ")),
+    ("’›", r"(?<=\S){}(?![\p{{L}}\p{{N}}])", (" '",)),
+    ("‘‚‛‹’›′´", "{}", ("'",)),
+    ("–", r"(?<!\S){}(?!\S)", ("--",)),
+    ("—―", "{}", ("--",)),
+    ("–‒−‐‑", "{}", ("-",)),
+    ("…", "{}", ("...",)),
+)
+
+
+def mark_rules(vocabulary: Iterable[str], *, bytewise: bool = False) -> list[normalizers.Normalizer]:
+    """Replace the marks that a vocabulary lacks, such as typographic quotation marks, by those that it has.
+
+    Args:
+        vocabulary: its tokens.
+        bytewise: whether they are written as bytes. Each byte is a token, so only longer ones show what the corpus had.
+    """
+    entries = "\n".join(token for token in vocabulary if len(token) > 1 or not bytewise)
+
+    def knows(mark: str) -> bool:
+        if bytewise:
+            ((mark, _),) = _BYTES.pre_tokenize_str(mark)
+        return mark in entries
+
+    rules: list[normalizers.Normalizer] = []
+    for marks, context, substitutes in _MARKS:
+        unknown = [mark for mark in marks if not knows(mark)]
+        known = [substitute for substitute in substitutes if knows(substitute.strip())]
+        if unknown and known:
+            pattern = context.format(f"(?:{'|'.join(map(re.escape, unknown))})")
+            rules.append(normalizers.Replace(Regex(pattern), known[0]))
+    return [*rules, *(_TREEBANK_QUOTES if knows("``") and not knows('"') else ())]
 
 
 _EXAMPLE = ["They", "are", "n't", "low", "."]
