@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.errors import InputError
 from .figures import new_figure, with_plain_text
-from .trials import Curve, check_curves, draw_panels, panel_size
+from .trials import Curve, Marks, check_curves, draw_panels, panel_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,6 +40,7 @@ class TaskScores:
         x_label, y_label: the labels of the curves.
         percent: whether the numbers are percentages, for which higher is better; for others lower is.
         decimals: the decimals of the numbers.
+        marks: see `plot_curves`.
     """
 
     title: str
@@ -53,6 +54,7 @@ class TaskScores:
     y_label: str
     percent: bool = True
     decimals: int = 1
+    marks: Marks | None = None
 
     def shade(self, value: float) -> float:
         """The shade of a value, from 0, the worst, to 1, the best."""
@@ -93,7 +95,7 @@ def plot_task_scores(scores: TaskScores) -> Figure:
     parts: Any = figure.subfigures(2, 1, height_ratios=[top[1], below[1]])
     upper, lower = parts
     _draw_heat_map(upper.subplots(), scores, (figure.get_figwidth() - longest * _CHARACTER) / len(scores.networks))
-    draw_panels(lower, scores.curves, scores.x_label, scores.y_label, names=scores.networks)
+    draw_panels(lower, scores.curves, scores.x_label, scores.y_label, names=scores.networks, marks=scores.marks)
     return figure
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,10 +27,14 @@ class Curve(NamedTuple):
 
 
 Curves = Mapping[str, Mapping[str, Sequence[Curve]]]
+Marks = Mapping[str, Collection[float]]
+TRAINED = "longest string trained on"
 
 
 @with_plain_text
-def plot_curves(curves: Curves, x_label: str, y_label: str, title: str = "", *, log: bool = False) -> Figure:
+def plot_curves(
+    curves: Curves, x_label: str, y_label: str, title: str = "", *, log: bool = False, marks: Marks | None = None
+) -> Figure:
     """Draw the median over trials as a line, and the range from lowest to highest as a shade.
 
     Args:
@@ -38,15 +42,16 @@ def plot_curves(curves: Curves, x_label: str, y_label: str, title: str = "", *, 
         x_label, y_label: the labels of the axes, with units.
         title: the title of the figure.
         log: whether the vertical axis is logarithmic.
+        marks: positions to mark in each panel: the longest strings that trials trained on.
 
     Raises:
         InputError: without matplotlib, for no curves, or for more rows in a panel than can be distinguished.
     """
     check_curves(curves)
     width, height = panel_size(curves)
-    # About 13 characters per inch, in the title's font size.
-    figure = new_figure(width, height, fill(title, int(13 * width)))
-    draw_panels(figure, curves, x_label, y_label, log=log)
+    # About 13 characters per inch, in the title's font size; names of files may have hyphens.
+    figure = new_figure(width, height, fill(title, int(13 * width), break_on_hyphens=False))
+    draw_panels(figure, curves, x_label, y_label, log=log, marks=marks)
     return figure
 
 
@@ -80,6 +85,7 @@ def draw_panels(
     *,
     log: bool = False,
     names: Sequence[str] | None = None,
+    marks: Marks | None = None,
 ) -> None:
     """Draw panels into a figure; see `plot_curves`. The order of the `names` of rows determines their colours."""
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
@@ -90,6 +96,8 @@ def draw_panels(
     for axes, (panel, rows) in zip(panels, curves.items(), strict=True):
         for name, trials in rows.items():
             _draw(axes, trials, order.index(name), name)
+        for place in sorted((marks or {}).get(panel, ())):
+            axes.axvline(place, color="0.5", linestyle=":", linewidth=1, label=TRAINED)
         axes.set_title(panel, fontsize="small", loc="left")
         axes.tick_params(labelsize="small")
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -100,7 +108,7 @@ def draw_panels(
         axes.set_xlabel(x_label, fontsize="small")
     for axes in panels[::columns]:
         axes.set_ylabel(y_label, fontsize="small")
-    legend_below(figure, min(columns, len(order)))
+    legend_below(figure, min(columns, len(order) + bool(marks)))
 
 
 def _draw(axes: Axes, trials: Sequence[Curve], place: int, name: str) -> None:

@@ -218,7 +218,7 @@ class Task(ABC):
         Raises:
             InputError: if no size in the window is possible, or too few distinct examples are found.
         """
-        sizes, weights = self._sizes(shortest, longest)
+        sizes, weights = self.sizes(shortest, longest)
         examples: list[Example] = []
         seen: set[tuple[int, ...]] = set()
         repeats = 0
@@ -238,7 +238,12 @@ class Task(ABC):
             examples.append(example)
         return examples
 
-    def _sizes(self, shortest: int, longest: int) -> tuple[list[int], list[float]]:
+    def sizes(self, shortest: int, longest: int) -> tuple[list[int], list[float]]:
+        """The possible sizes in a window, and the weight of each in `draw`.
+
+        Raises:
+            InputError: if there are none.
+        """
         weights = self.length_weights(shortest, longest) if 0 <= shortest <= longest else {}
         if not weights:
             raise InputError(f"{self} has no string of a {self.unit} from {shortest} to {longest}")
@@ -273,7 +278,7 @@ class Task(ABC):
             InputError: if a split's window has no strings, or too few.
         """
         for name, plan in self.plan.items():
-            self._sizes(plan.shortest, plan.longest)
+            self.sizes(plan.shortest, plan.longest)
             if self.distinct:
                 self.split(name, seed)
 
@@ -284,7 +289,7 @@ class Task(ABC):
             InputError: if the plan has no such split, or its window no strings.
         """
         plan = self.planned(name)
-        return Stream(self.sample, *self._sizes(plan.shortest, plan.longest), f"{seed}/{name}/stream")
+        return Stream(self.sample, *self.sizes(plan.shortest, plan.longest), f"{seed}/{name}/stream")
 
     def window(self, size: int) -> int:
         """The longest size of the smallest split that contains a size; the size itself if there is none."""

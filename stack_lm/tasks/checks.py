@@ -16,22 +16,22 @@ def check_own(task: Task, seed: int = 0) -> None:
 
 
 def check_examples(task: Task, seed: int = 0) -> None:
-    """Draw an example of the smallest and the largest size of each split, and report its first error.
+    """Draw an example of the smallest and the largest possible size of each split, and report its first error.
 
     Args:
         task: any.
         seed: the seed of the draws.
 
     Raises:
-        InputError: naming the task and the split: if there is no training split, an example is not of the task's kind
-            and its vocabularies, or no target is scored.
+        InputError: naming the task and the split: if there is no training split, a window has no string, an example is
+            not of the task's kind and its vocabularies, or no target is scored.
     """
     check_declared(task)
     for name in ("train", "test"):
         task.planned(name)
     for name, plan in task.plan.items():
-        scored = 0
-        for size in {plan.shortest, plan.longest} & set(task.length_weights(plan.shortest, plan.longest)):
+        scored, sizes = 0, task.sizes(plan.shortest, plan.longest)[0]
+        for size in {min(sizes), max(sizes)}:
             example = task.sample(random.Random(f"{seed}/{name}"), size)
             problem = _problem(task, example)
             if problem is not None:

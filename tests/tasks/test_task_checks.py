@@ -59,6 +59,17 @@ def test_mistakes(task, message):
         check_examples(task)
 
 
+def test_the_ends_of_a_window_may_be_no_lengths():
+    class Even(GrammarLanguage):
+        symbols = "a b"
+        grammar = Grammar({"S": ["a S b", "a b"]})
+        default_plan = {"train": Split(4, 1, 21), "test": Split(4, 3, 5)}  # noqa: RUF012
+
+    check_examples(Even())
+    with pytest.raises(InputError, match="has no string of a length from 3 to 3"):
+        check_examples(Even(splits={"test": {"longest": 3}}))
+
+
 @pytest.mark.parametrize(
     ("parts", "message"),
     [

@@ -3,6 +3,7 @@
 import json
 import re
 import struct
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from stack_lm.memory import Choice
 from stack_lm.tasks import make_task
 from stack_lm.training.trials.computation import TaskModel, choose_example, compute, load_task_model
 from stack_lm.training.trials.config import TaskConfig
+from stack_lm.training.trials.merging import read_trials
 from stack_lm.training.trials.trial import Trial
 
 STACK = {"push_control": "sigmoid", "pop_control": "sigmoid", "read_control": 1.0}
@@ -206,11 +208,43 @@ def test_plots_of_trials(capsys, tmp_path, trials, arguments):
     status, _, err = run(capsys, "plot", kind, trials, "--output", output, *rest)
     assert status == 0, err
     text = output.read_text()
-    x = "strings trained on" if kind == "convergence" else "symbols read"
+    x = "strings trained on" if kind == "convergence" else "position in the string (symbols read)"
+    assert ("<!-- longest string trained on -->" in text) == (kind == "lengths")
     y = "loss, training" if "loss" in rest else f"accuracy (%), {'validation' if kind == 'convergence' else 'test'}"
     names = ["stack: yes"] if "--rows" in rest else ["stack: yes", "stack: no"]
     for said in (x, y, "Strings that are echoed", *names):
         assert f"<!-- {said} -->" in text
+
+
+def test_answers_at_every_step_are_counted_by_position(trials):
+    (record, *_), (source, *_) = (
+        read_trials(trials).records,
+        [load_task_model(path) for path in sorted((trials / "models" / "1").iterdir())],
+    )
+    right, number = Counter(), Counter()
+    for example in source.task.split("test", record["seed"]):
+        outputs = source.model(torch.tensor([example.source])).logits.argmax(-1)[0].tolist()
+        for place in range(1, len(example.source)):  # the first answer is not scored
+            number[place + 1] += 1
+            right[place + 1] += outputs[place] == example.target[place]
+    assert record["scores"]["test"]["by_position"] == {
+        "accuracy": {str(place): [right[place] / number[place], number[place]] for place in sorted(number)}
+    }
+    assert record["longest"] == max(len(example.source) for example in source.task.split("train", record["seed"]))
+
+
+def test_titles_and_panels_have_names_as_they_are(capsys, tmp_path):
+    rows = {("my/dyck_km", "a-net"): {"task": "test/per_step"}}
+    title = "a-net on some/long-path of_a/table-of-strings_2.csv"
+    table = small_tasks.write_table(
+        tmp_path, title, rows, columns=["task", "net"], measures=["accuracy.median"], seeds=1
+    )
+    assert TRAIN.main([str(table)]) == 0
+    for kind in ("lengths", "results"):
+        assert run(capsys, "plot", kind, tmp_path / "runs", "--output", tmp_path / "f.svg")[0] == 0
+        texts = re.findall("<!-- (.*?) -->", (tmp_path / "f.svg").read_text(), re.DOTALL)
+        assert "my/dyck_km" in texts
+        assert title in " ".join(texts).replace("\n", " ")
 
 
 def test_curves_show_the_median_and_the_whole_range():

@@ -81,6 +81,21 @@ def test_parts_that_do_not_fit(capsys, parts):
     assert "are of different tables: title is 'A table' and 'Another'" in refused()
 
 
+def test_a_trial_that_two_parts_ran_counts_once(capsys, files, parts):
+    results = parts[1] / RESULTS_FILE
+    twice = json.loads((parts[0] / RESULTS_FILE).read_text().splitlines()[0])
+    twice["history"][-1]["loss"] *= 1.1  # trained beside other trials, it has drifted apart
+    twice["scores"]["test"]["accuracy"] = 0.123
+    results.write_text(results.read_text() + json.dumps(twice) + "\n")
+    status, out, err = run(capsys, "results", *parts)
+    assert (status, "0 of 2" in out, "12.3" in out) == (0, False, False)
+    assert f"both ran seed {twice['seed']} of 'echo, mean', with other rounding; {parts[0]}'s counts" in err
+    twice["history"][0]["loss"] *= 2
+    results.write_text(results.read_text() + json.dumps(twice | {"seed": 1}) + "\n")
+    status, _, err = run(capsys, "results", *parts)
+    assert (status, "have different results of one trial, seed 1 of 'echo, mean'" in err) == (2, True)
+
+
 def test_the_slurm_script(tmp_path):
     """A task that is signalled ends its trials, and asks for the queue again."""
     for name, body in {"scontrol": 'echo "scontrol $*"', "python": 'echo "$*"; exec sleep 60'}.items():

@@ -78,6 +78,11 @@ def test_a_table_is_one_command(capsys, files):
     assert list(first["ours"].values()) == pytest.approx(scores)
 
 
+def test_chosen_rows_are_printed_alone(capsys, files):
+    status, out, _ = train(capsys, files / "table.yaml", "--rows", "sum", "--seeds", 1, "--json")
+    assert (status, [row["row"] for row in json.loads(out)["rows"]]) == (0, ["echo, sum"])
+
+
 def test_a_preset_and_a_task_are_a_table_of_one_row(capsys, files):
     arguments = (files / "preset.yaml", "test/per_step", "--seeds", 1, f"output_dir={files / 'runs'}", "--json")
     status, out, err = train(capsys, *arguments, "training.epochs=1", "options.splits.test.number=3")
@@ -225,6 +230,32 @@ def test_a_rows_overrides_are_its_own(files):
     first, second = (table.config(row) for row in table.rows)
     assert (first.options, first.training.epochs) == ({"splits": {"test": {"number": 3, "shortest": 4}}}, 7)
     assert (second.options, second.training.epochs) == ({"splits": {"test": {"number": 3}}}, 2)
+
+
+@pytest.mark.parametrize("task", ["strings.csv", "tags.csv", "flare/first"])
+def test_what_a_preset_has_for_its_papers_tasks_is_left_out_for_others(capsys, tmp_path, monkeypatch, task):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "strings.csv").write_text("string,label\n" + "a b,yes\nb,no\n" * 9)
+    (tmp_path / "tags.csv").write_text("input,output\n" + "a b,A B\nb,B\n" * 9)
+    table = single_row("flare/lstm", task, ["accuracy.median"])
+    experiment = Experiment(table, output_dir="runs", seeds=1)
+    training = experiment.planned[0].config.training
+    assert (training.auxiliary is None, training.validation_score is None) == (task != "flare/first", task[0] == "t")
+    assert any("flare/lstm's training.auxiliary" in note for note in experiment.notes) == (task != "flare/first")
+    if task != "flare/first":  # what is named is not left out
+        given = {"training": {"auxiliary": [{"next_symbol": 1.0}]}}
+        with pytest.raises(InputError, match="auxiliary needs a language to recognise"):
+            Experiment(table, overrides=given, output_dir="runs", seeds=1)
+
+
+def test_another_controller_than_a_presets():
+    table = single_row("deletang2023/lstm", "deletang2023/parity_check", ["accuracy.median"])
+    planned = Experiment(table, overrides={"model": {"controller": "gru"}}, output_dir="runs", seeds=1).planned
+    assert "forget_bias" not in planned[0].config.model
+    assert Experiment(table, output_dir="runs", seeds=1).planned[0].config.model["forget_bias"] == 1.0
+    with pytest.raises(InputError, match="forget_bias needs controller='lstm'"):
+        changes = {"model": {"controller": "gru", "forget_bias": 1.0}}
+        Experiment(table, overrides=changes, output_dir="runs", seeds=1)
 
 
 @pytest.mark.parametrize(

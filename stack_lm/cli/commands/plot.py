@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError
@@ -28,7 +28,7 @@ EXAMPLE = (
 )
 KINDS = {
     "convergence": "the scores of trials over the strings they were trained on",
-    "lengths": "the scores of trials by the length of test strings",
+    "lengths": "the scores of trials by the length of test strings, or by position for answers at every step",
     "results": "a table's scores by task and network as a heat map, and by length",
     "training": "the perplexities and strengths of language models during training, or the losses and scores of "
     "classifiers and span parsers",
@@ -87,15 +87,19 @@ def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     score = options.score or parse_measure(table.measures[0])[1]
     curve = _over_strings if options.kind == "convergence" else _over_lengths
     curves: dict[str, dict[str, list[Curve]]] = {}
+    marks: dict[str, set[float]] = {}
+    over, sizes = _sizes_of(results.records, "test", score)
     for row, (panel, name) in zip(table.rows, split_cells(table), strict=True):
         if records := results.of_row(row):
-            curves.setdefault(panel, {})[name] = [curve(record, score, table.scale(score)) for record in records]
+            curves.setdefault(panel, {})[name] = [curve(record, score, table.scale(score), over) for record in records]
+            marks.setdefault(panel, set()).update(_trained(records))
     if not curves:
         raise InputError(f"{options.sources[0]} has no finished trials of such rows")
     split = "training" if score == "loss" else "validation" if options.kind == "convergence" else "test"
     y_label = f"{score}{' (%)' if table.scale(score) == 100 else ''}, {split}"
-    x_label = "strings trained on" if options.kind == "convergence" else "symbols read"
-    return plot_curves(curves, x_label, y_label, table.title, log=score == "loss"), {"score": score}
+    if options.kind == "convergence":
+        sizes, marks = "strings trained on", {}
+    return plot_curves(curves, sizes, y_label, table.title, log=score == "loss", marks=marks), {"score": score}
 
 
 def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
@@ -112,7 +116,8 @@ def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     name, scale = f"{split}/{score}.{statistic}", table.scale(score)
     values, counts = {}, {}
     curves: dict[str, dict[str, list[Curve]]] = {}
-    drawn = ""
+    marks: dict[str, set[float]] = {}
+    drawn, over, sizes = "", "by_length", ""
     for (task, network), row in matrix.rows.items():
         records = results.of_row(row)
         if not records:
@@ -122,9 +127,11 @@ def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
         lengths = records[0]["scores"][split].get("by_length", {})
         drawn = score if score in lengths else next(iter(lengths), "")
         if drawn:
+            over, sizes = _sizes_of(results.records, split, drawn)
             curves.setdefault(task, {})[network] = [
-                average_lengths(record["scores"][split]["by_length"][drawn], table.scale(drawn)) for record in records
+                average_lengths(record["scores"][split][over][drawn], table.scale(drawn)) for record in records
             ]
+            marks.setdefault(task, set()).update(_trained(records))
     tasks = [task for level in matrix.levels.values() for task in level if task in curves]
     described = f"{score.replace('_', ' ')}{' in %' if scale == 100 else ''}, {split} strings, {statistic} over seeds"
     scores = TaskScores(
@@ -135,10 +142,11 @@ def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
         values,
         counts,
         {task: curves[task] for task in tasks},
-        "symbols read",
+        sizes,
         f"{drawn.replace('_', ' ')}{' (%)' if table.scale(drawn) == 100 else ''}",
         scale == 100,
         table.decimals,
+        marks,
     )
     return plot_task_scores(scores), {"measure": name, "networks": matrix.networks, "tasks": tasks}
 
@@ -149,7 +157,19 @@ def _draw_training(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]
     return plot_learning_curves(runs), {"updates": {name: records[-1]["step"] for name, records in runs.items()}}
 
 
-def _over_strings(record: dict[str, Any], score: str, scale: float) -> Curve:
+def _sizes_of(records: Sequence[dict[str, Any]], split: str, score: str) -> tuple[str, str]:
+    """The scores to draw, "by_position" if all trials have an answer at every step; and the label of their axis."""
+    if all(score in record["scores"].get(split, {}).get("by_position", {}) for record in records):
+        return "by_position", "position in the string (symbols read)"
+    return "by_length", "length of the string (symbols read)"
+
+
+def _trained(records: Sequence[dict[str, Any]]) -> set[float]:
+    """The longest strings of training; earlier records do not have them."""
+    return {record["longest"] for record in records if "longest" in record}
+
+
+def _over_strings(record: dict[str, Any], score: str, scale: float, over: str) -> Curve:
     points = [
         (epoch["strings"], epoch["loss"] if score == "loss" else epoch.get("validation", {}).get(score))
         for epoch in record["history"]
@@ -162,11 +182,11 @@ def _over_strings(record: dict[str, Any], score: str, scale: float) -> Curve:
     return Curve(*map(list, zip(*known, strict=True)))
 
 
-def _over_lengths(record: dict[str, Any], score: str, scale: float) -> Curve:
-    by_length = record["scores"]["test"]["by_length"]
-    if score not in by_length:
-        raise InputError(f"the trials of {record['row']!r} have no score {score!r}; they have {', '.join(by_length)}")
-    return average_lengths(by_length[score], scale, most=len(by_length[score]))
+def _over_lengths(record: dict[str, Any], score: str, scale: float, over: str) -> Curve:
+    scores = record["scores"]["test"][over]
+    if score not in scores:
+        raise InputError(f"the trials of {record['row']!r} have no score {score!r}; they have {', '.join(scores)}")
+    return average_lengths(scores[score], scale, most=len(scores[score]))
 
 
 def average_lengths(scores: dict[str, Any], scale: float, most: int = 40) -> Curve:

@@ -72,5 +72,5 @@ def run(options: argparse.Namespace) -> Report:
         resume=options.resume,
         overwrite=options.overwrite,
     )
-    results = experiment.run()
+    results = experiment.run().of_rows(options.rows)
     return Report({"output_dir": experiment.table.output_dir} | describe(results), results_table(results))

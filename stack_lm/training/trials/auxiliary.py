@@ -19,6 +19,11 @@ from ...tasks import Task
 HEADS = "auxiliary_heads"
 
 
+def has_continuations(task: Task) -> bool:
+    """Return True for a language to recognise that says which symbols may follow a prefix."""
+    return type(task).continuations is not Task.continuations
+
+
 def add_heads(model: Any, losses: Collection[str], task: Task) -> None:
     """Add a head to a model for each auxiliary loss.
 
@@ -32,7 +37,7 @@ def add_heads(model: Any, losses: Collection[str], task: Task) -> None:
     """
     if not losses:
         return
-    if type(task).continuations is Task.continuations:
+    if not has_continuations(task):
         raise InputError(f"training.auxiliary needs a language to recognise, such as flare/first; {task} is none")
     size, outputs = model.config.head_input_size, len(task.vocabulary)
     setattr(model, HEADS, nn.ModuleDict({name: nn.Linear(size, outputs) for name in losses}).to(model.dtype))

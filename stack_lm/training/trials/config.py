@@ -299,6 +299,10 @@ class Table(Overrides):
         """Return the factor by which a printed score is multiplied: 100 for a percentage."""
         return 100 if self.percent and score not in IN_NATS else 1
 
+    def given(self, row: Row, section: str) -> dict[str, Any]:
+        """The keys of "model", "training" or "options" that the table or a row sets, beside its preset."""
+        return {**getattr(self, section), **getattr(row, section)}
+
     def config(self, row: Row) -> TaskConfig:
         """The configuration of a row's trials, except for the seed.
 
@@ -311,6 +315,8 @@ class Table(Overrides):
             build(TaskConfig, values | own)
         except InputError as error:
             raise InputError(f"{row.preset} does not fit `stack-lm train task`: {error}") from error
+        if self.given(row, "model").get("controller", "lstm") != "lstm":  # the preset's is for an LSTM's gates
+            values.get("model", {}).pop("forget_bias", None)
         for source in (self, row):
             # Copies, because merging a later source into these would change them.
             merge(values, copy.deepcopy({key: getattr(source, key) for key in OVERRIDES}))

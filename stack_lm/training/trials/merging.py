@@ -6,10 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from ...core.console import print_note
 from ...core.errors import InputError
 from ..base_config import first_difference
 from .config import Table
-from .results import TABLE_FILE, Record, ResultsDirectory, Trials, same_outcome
+from .results import TABLE_FILE, Record, ResultsDirectory, Trials, differ_by_rounding, same_outcome
 
 
 def has_trials(directory: str | Path) -> bool:
@@ -42,6 +43,7 @@ def read_trials(*directories: str | Path) -> Trials:
 
     Raises:
         InputError: if there are none, they are of different tables or configurations, or they disagree about a trial.
+            A trial that was run twice, at once with other trials and so with other rounding, counts once, with a note.
     """
     parts = [ResultsDirectory(directory) for directory in directories]
     tables = [part.table() for part in parts]
@@ -60,8 +62,11 @@ def read_trials(*directories: str | Path) -> Trials:
             _check_config(rows.setdefault(record["row"], (part.path, record)), part.path, record)
             origin, first = origins.setdefault((record["row"], record["seed"]), (part.path, record))
             if not same_outcome(first, record):
-                raise InputError(
-                    f"{origin} and {part.path} have different results of one trial, seed {record['seed']} of "
-                    f"{record['row']!r}; remove it from one of them"
-                )
+                trial = f"seed {record['seed']} of {record['row']!r}"
+                if not differ_by_rounding(first, record):
+                    raise InputError(
+                        f"{origin} and {part.path} have different results of one trial, {trial}; remove it from one of "
+                        "them"
+                    )
+                print_note(f"{origin} and {part.path} both ran {trial}, with other rounding; {origin}'s counts")
     return Trials(tables[0], [record for _, record in origins.values()])

@@ -231,6 +231,13 @@ def same_outcome(first: Record, second: Record) -> bool:
     return all(one[key] == other[key] for key in ("scores", "history"))
 
 
+def differ_by_rounding(first: Record, second: Record) -> bool:
+    """Return True if two trainings began alike and then drifted apart, as trials do that run at once with others."""
+    one, other = first["history"], second["history"]
+    losses = [history[0]["loss"] for history in (one, other)]
+    return one != other and None not in losses and math.isclose(*losses, rel_tol=1e-3)
+
+
 def measure(records: Sequence[Record], name: str) -> float | None:
     """The value of a measure over the trials of a row; None without trials.
 

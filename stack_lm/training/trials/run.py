@@ -147,13 +147,27 @@ class Experiment:
         return planned
 
     def _fitted(self, config: TaskConfig, row: Row) -> TaskConfig:
-        """A row's configuration with a head for its task, unless one is named, and the digest of its data."""
+        """A row's configuration fitted to its task: its head, and a preset's losses and scores; with its data's digest.
+
+        What the table or the row names stays as it is.
+        """
+        from .auxiliary import has_continuations
         from .encoding import fit_head
 
         task = make_task(config.task, **config.options)
-        named = {"architectures", "model_type"} & (self.table.model.keys() | row.model.keys())
+        named = {"architectures", "model_type"} & self.table.given(row, "model").keys()
         model = config.model if named else fit_head(config.model, task)
-        return dataclasses.replace(config, model=model, data=task.digest)
+        changes: dict[str, Any] = {}
+        if config.training.auxiliary and not has_continuations(task):
+            changes["auxiliary"] = None
+        if config.training.validation_score not in (None, *KINDS[task.kind].scores):
+            changes["validation_score"] = None
+        for key in [key for key in changes if key in self.table.given(row, "training")]:
+            del changes[key]
+        if changes:
+            self.notes.append(f"{row.preset}'s training.{' and training.'.join(changes)} do not fit {task}: left out")
+        training = dataclasses.replace(config.training, **changes)
+        return dataclasses.replace(config, model=model, training=training, data=task.digest)
 
     def _check_directory(self) -> None:
         path = self.results.path

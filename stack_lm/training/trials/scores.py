@@ -29,14 +29,16 @@ def score(model: Any, encoding: Encoding, examples: Encoded, seed: int = 0) -> d
         seed: the seed of the noise of choices.
 
     Returns:
-        The scores of the task's kind, by name, each over all examples; under "by_length", by source length; and under
-        "by_edits", if known, by the number of edits of non-members.
+        The scores of the task's kind, by name, each over all examples; under "by_length", by source length; under
+        "by_edits", if known, by the number of edits of non-members; and under "by_position", for a task with an answer
+        at every step, the accuracy of the answers after each number of symbols: [share, number of answers].
     """
     training = model.training
     model.eval()
     answers: list[Answers] = []
     sizes: list[int] = []
     edits: list[int | None] = []
+    at_steps = torch.zeros(2, examples.inputs.shape[1], dtype=torch.long)  # right answers, and answers
     try:
         with torch.random.fork_rng(devices=[] if model.device.type == "cpu" else [model.device]):
             torch.manual_seed(seed)
@@ -44,12 +46,24 @@ def score(model: Any, encoding: Encoding, examples: Encoded, seed: int = 0) -> d
             for part in examples.steps.argsort(stable=True).split(max(1, _BATCH // int(examples.steps.max()))):
                 rows = examples.rows(part, trim=not encoding.buffered)
                 logits = run(model, rows.inputs.to(model.device), rows.labels.shape[1], encoding).cpu()
-                answers += _answers(model, logits, rows, surprisals="nats" in encoding.kind.scores)
+                right = _right(model, logits, rows)
+                answers += _answers(logits, rows, right, surprisals="nats" in encoding.kind.scores)
+                if encoding.task.kind == "per_step":
+                    at_steps[:, : right.shape[1]] += torch.stack((right & rows.scored, rows.scored)).sum(1)
                 sizes += rows.sizes.tolist()
                 edits += [None if number < 0 else number for number in rows.edits.tolist()]
     finally:
         model.train(training)
-    return summarize(encoding.kind.scores, answers, sizes, edits)
+    summary = summarize(encoding.kind.scores, answers, sizes, edits)
+    if encoding.task.kind == "per_step" and not encoding.buffered and _answers_all(examples):
+        shares = {str(step): [right / of, of] for step, (right, of) in enumerate(at_steps.T.tolist(), 1) if of}
+        summary["by_position"] = {"accuracy": shares}
+    return summary
+
+
+def _answers_all(examples: Encoded) -> bool:
+    """Return True if all answers are scored, but for that to the first symbol."""
+    return bool((examples.scored[:, 1:].sum(1) == examples.steps - 1).all())
 
 
 def run(model: Any, inputs: Tensor, outputs: int, encoding: Encoding) -> Tensor:
@@ -70,13 +84,17 @@ def run(model: Any, inputs: Tensor, outputs: int, encoding: Encoding) -> Tensor:
     return model(inputs, use_cache=False).logits
 
 
-def _answers(model: Any, logits: Tensor, rows: Encoded, surprisals: bool) -> list[Answers]:
+def _right(model: Any, logits: Tensor, rows: Encoded) -> Tensor:
+    """The mask of right outputs, [B, T]."""
     if rows.labels.dim() == 3:
         right = (model.predict(logits) == rows.labels).all(-1)
     else:
         right = logits.argmax(-1) == rows.labels
     # A network whose weights have become NaN gets nothing right.
-    right &= logits.isfinite().all(-1)
+    return right & logits.isfinite().all(-1)
+
+
+def _answers(logits: Tensor, rows: Encoded, right: Tensor, surprisals: bool) -> list[Answers]:
     values = [_chosen(right, rows.scored)]
     if surprisals:
         losses = torch.log_softmax(logits.double(), -1).gather(-1, rows.labels.unsqueeze(-1)).squeeze(-1).neg()

@@ -37,7 +37,7 @@ from .scores import score
 from .unfinished import State
 
 # Attributes that change during training, and are numbers or lists of numbers.
-_NUMBERS = ("history", "learning_rate", "strings", "updates", "over", "_solved")
+_NUMBERS = ("history", "learning_rate", "strings", "updates", "longest", "over", "_solved")
 
 
 class Trial:
@@ -57,6 +57,7 @@ class Trial:
         history: a record for each epoch: its number, the strings trained on so far, the mean loss of its updates, and
             the scores on the validation strings if computed.
         strings, updates: totals so far.
+        longest: the length of the longest string trained on so far, in symbols.
         over: whether training has ended.
 
     Raises:
@@ -102,7 +103,7 @@ class Trial:
         self._stopping = EarlyStopping(self.loop.patience, self._decisive not in IN_NATS)
         self._best: dict[str, Tensor] | None = None
         self._solved = 0
-        self.updates = self.strings = 0
+        self.updates = self.strings = self.longest = 0
         self.over = False
 
     def prepare(self) -> None:
@@ -120,7 +121,9 @@ class Trial:
             examples = task.split("train", self.config.seed)
         else:
             examples = list(islice(self._stream, task.planned("train").number))
-        return self.encoding.encode(examples, continuations=bool(self.auxiliary))
+        data = self.encoding.encode(examples, continuations=bool(self.auxiliary))
+        self.longest = max(self.longest, int(data.sizes.max()))
+        return data
 
     @property
     def has_new_strings(self) -> bool:
@@ -215,6 +218,7 @@ class Trial:
             "history": self.history,
             "epochs": len(self.history),
             "updates": self.updates,
+            "longest": self.longest,
             "learning_rate": self._choose_learning_rate(),
             "auxiliary": {name: weight for name, weight in self.auxiliary.items() if weight},
             "diverged": self.history[-1]["loss"] is None,
