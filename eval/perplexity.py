@@ -172,7 +172,8 @@ def compare_perplexity(
 ) -> dict[str, PerplexityComparison]:
     """Compare two models' perplexities per "token", "word" and "inner_token".
 
-    A unit is left out if the runs predict different numbers of it in any sentence: models with different tokenizers
+    A unit is left out if the runs predict different numbers of it in any sentence, or if fewer than two sentences have
+    it: models with different tokenizers
     compare by words, those with and without a beginning token by inner tokens. The difference of the losses per unit is
     tested over sentences (the paired t-test of a ratio of means) if each model has one run, and over runs and sentences
     (`compare_seeds`) if one has several.
@@ -206,8 +207,10 @@ def compare_perplexity(
         ("inner_token", "inner_nats", "n_inner_tokens"),
     ):
         weights = getattr(runs[0], counts)
-        if weights.any() and all(np.array_equal(getattr(run, counts), weights) for run in runs[1:]):
-            comparisons[unit] = _compare([[getattr(run, losses) for run in side] for side in (first, second)], weights)
+        among = weights > 0  # a sentence without the unit says nothing about its loss
+        if among.sum() > 1 and all(np.array_equal(getattr(run, counts), weights) for run in runs[1:]):
+            sides = [[getattr(run, losses)[among] for run in side] for side in (first, second)]
+            comparisons[unit] = _compare(sides, weights[among])
     if not comparisons:
         raise InputError(
             "the models predict different words in these sentences, so their perplexities are not comparable; text "
@@ -217,7 +220,7 @@ def compare_perplexity(
 
 
 def _compare(sides: Sequence[Sequence[np.ndarray]], weights: np.ndarray) -> PerplexityComparison:
-    """Compare the losses of two models' runs [sentences] per unit, given the units of each sentence [sentences]."""
+    """Compare the losses of two models' runs [sentences] per unit; each sentence has `weights` units, at least one."""
     total = weights.sum()
     by_run = [np.array([losses.sum() / total for losses in side]) for side in sides]
     differences = np.mean(sides[0], axis=0) - np.mean(sides[1], axis=0)
@@ -227,8 +230,7 @@ def _compare(sides: Sequence[Sequence[np.ndarray]], weights: np.ndarray) -> Perp
     test = quasi_f(by_run, by_sentence)
     with np.errstate(over="ignore"):
         difference, low, high = (100 * np.expm1([test.difference, test.low, test.high])).tolist()
-    n_sentences = int((weights > 0).sum())
-    return PerplexityComparison(difference, low, high, test.p_value, test.degrees, int(total), n_sentences)
+    return PerplexityComparison(difference, low, high, test.p_value, test.degrees, int(total), len(weights))
 
 
 def _bytes(words: Sequence[str], scored: np.ndarray) -> int:

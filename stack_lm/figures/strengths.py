@@ -27,7 +27,7 @@ CLASSES = {
     "pronouns": r"PRP\$?|EX|P[NP](\$\$?|L|LS|O|S|SS)?\$?|WP[OS]?\$?|PRON|PPER|PRF|P(D|I|POS|REL|W)S",
     "conjunctions": r"CC|CS|CCONJ|SCONJ|KO(N|KOM|US|UI)",
     "numbers": r"CD|OD|NUM|CARD",
-    PUNCTUATION: r"[^A-Za-z]+|-[LR][RCS]B-|PUNCT",
+    PUNCTUATION: r"(?![$#]$)[^A-Za-z]+|-[LR][RCS]B-|PUNCT",  # $ and # are symbols of currency and number
 }
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 

@@ -10,10 +10,9 @@ import numpy as np
 
 from ..core.errors import InputError, NoTree
 from ..parsing.baselines import PRIORS
-from ..parsing.ensemble import count_votes, find_outliers, mean_agreement, mutual_f1
+from ..parsing.ensemble import are_words, count_votes, elect_tree, find_outliers, mean_agreement, mutual_f1
 from ..parsing.treebank import read_predictions
 from ..parsing.trees import ConstituencyTree, escape_words
-from ..scoring.spans import tree_of_spans
 
 _PLACES = 2**20  # more than a sentence has
 # Sentences whose trees show which voters are outliers, because comparing all pairs of trees takes long; and the first
@@ -21,28 +20,56 @@ _PLACES = 2**20  # more than a sentence has
 COMPARED, _SEARCHED = 1000, 2000
 
 
+class Votes(NamedTuple):
+    """Spans and their votes.
+
+    Attributes:
+        spans: those with a vote, [V, 2].
+        counts: the votes of each, [V].
+    """
+
+    spans: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def count(cls, ballots: Sequence[np.ndarray], weights: Sequence[int]) -> Votes:
+        """Add up ballots: the different spans of a tree, as `_spans` has them, and the number of their votes."""
+        spans, places = np.unique(np.concatenate(ballots), return_inverse=True)
+        counts = np.zeros(len(spans), np.int64)
+        np.add.at(counts, places, np.repeat(weights, [len(ballot) for ballot in ballots]))
+        return cls(np.stack(np.divmod(spans, _PLACES), axis=1), counts)
+
+    def by_span(self) -> dict[tuple[int, int], int]:
+        return {
+            (start, stop): count for (start, stop), count in zip(self.spans.tolist(), self.counts.tolist(), strict=True)
+        }
+
+
 class VotedSentence(NamedTuple):
     """A sentence and the votes for its spans.
 
     Attributes:
         words: n of them, three or more.
-        spans: those with a vote, [V, 2].
-        shares: the share of votes of each, in [0, 1], [V].
+        votes: the votes of each span that has any.
+        word_votes: those of spans of the words alone, without punctuation between them: a tree has one for each span,
+            however many of its own spans differ only in punctuation.
+        total: the votes that a span can have.
     """
 
     words: tuple[str, ...]
-    spans: np.ndarray
-    shares: np.ndarray
+    votes: Votes
+    word_votes: Votes
+    total: int
 
     def matrix(self, size: int) -> np.ndarray:
-        """The shares by start and stop [size, size]."""
+        """The share of the votes, in [0, 1], by start and stop [size, size]."""
         shares = np.zeros((size, size), np.float32)
-        shares[self.spans[:, 0], self.spans[:, 1]] = self.shares
+        shares[tuple(self.votes.spans.T)] = self.votes.counts / self.total
         return shares
 
     def tree(self) -> ConstituencyTree:
-        """The tree elected by the votes, as a parser's tree by its probabilities (`tree_of_spans`)."""
-        return tree_of_spans(self.words, self.matrix(len(self.words) + 1))
+        """The tree elected by the votes, as by `stack_lm.parsing.ensemble.vote_by_words`."""
+        return elect_tree(self.words, self.votes.by_span(), self.word_votes.by_span())
 
 
 class _Voter:
@@ -112,15 +139,15 @@ def read_votes(
     sentences = []
     for number, sentence_words in enumerate(words):
         if complete[number] and sentence_words is not None and len(sentence_words) > 2:
-            votes = [voter[number] for voter in voters]
-            weights = [1.0] * len(votes)
+            ballots = [voter[number] for voter in voters]
+            weights = [1] * len(ballots)
             if prior is not None:
-                votes.append(np.array([*_spans(PRIORS[prior](sentence_words))]))
+                ballots.append(np.array([*_spans(PRIORS[prior](sentence_words))]))
                 weights.append(prior_votes)
-            spans, places = np.unique(np.concatenate(votes), return_inverse=True)
-            counts = np.bincount(places, weights=np.repeat(weights, [len(spans) for spans in votes]))
-            shares = (counts / sum(weights)).astype(np.float32)
-            sentences.append(VotedSentence(sentence_words, np.stack(np.divmod(spans, _PLACES), axis=1), shares))
+            before = np.cumsum([0, *are_words(sentence_words)])  # words before each place
+            votes = Votes.count(ballots, weights)
+            word_votes = Votes.count([_between_words(ballot, before) for ballot in ballots], weights)
+            sentences.append(VotedSentence(sentence_words, votes, word_votes, sum(weights)))
     return sentences, notes
 
 
@@ -161,3 +188,9 @@ def _unless_missing(error: InputError) -> None:
 def _spans(tree: ConstituencyTree) -> set[int]:
     """The spans that a tree votes for, each as one number: its start times _PLACES, plus its stop."""
     return {start * _PLACES + stop for start, stop in count_votes([tree])}
+
+
+def _between_words(spans: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """Spans, as `_spans` has them, of the words alone: those of two words or more, each once."""
+    starts, stops = (before[places] for places in np.divmod(spans, _PLACES))
+    return np.unique((starts * _PLACES + stops)[stops - starts > 1])

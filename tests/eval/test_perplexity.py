@@ -104,6 +104,21 @@ def test_long_sentences_weigh_more():
     assert found.low < found.difference < found.high < 0
 
 
+def test_sentences_without_a_unit_do_not_count():
+    """A sentence of one word has no inner token, and says nothing about their losses."""
+    lengths = np.random.default_rng(3).integers(2, 9, 40)
+
+    def losses(scale, *more):
+        rng = np.random.default_rng(4)
+        return [sentence_losses([*(trace(-scale * rng.gamma(4, 1, n), end=-1.0) for n in lengths), *more])]
+
+    alone = compare_perplexity(losses(1.0), losses(1.1))["inner_token"]
+    short = [trace([-1.0], end=-1.0)] * 100
+    assert compare_perplexity(losses(1.0, *short), losses(1.1, *short))["inner_token"] == alone
+    one = [sentence_losses([trace([-1.0, -2.0, -1.5]), trace([-1.0])])]
+    assert list(compare_perplexity(one, one)) == ["token", "word"]
+
+
 def test_several_runs_are_compared_over_runs_and_sentences():
     rng = np.random.default_rng(2)
     first, second = runs(rng, 3, 50, tokens=(5, 6)), runs(rng, 2, 50, 0.05, tokens=(5, 6))

@@ -2,11 +2,14 @@
 
 import json
 import random
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from stack_lm import Parser
@@ -14,6 +17,8 @@ from stack_lm.cli.main import main as stack_lm
 from stack_lm.core.errors import InputError
 from stack_lm.parsing import read_predictions
 from stack_lm.parsing.baselines import left_branching, right_branching
+from stack_lm.parsing.distances import tree_from_distances
+from stack_lm.parsing.ensemble import vote_by_words
 from stack_lm.parsing.trees import ConstituencyTree
 from stack_lm.text import generate_corpus
 from stack_lm.training.votes import read_votes
@@ -68,8 +73,7 @@ def test_votes_are_shares(tmp_path):
         tmp_path / "2.mrg", [tree(words, (0, 4), (1, 4), (2, 4)), tree("a b", (0, 2)), tree("x y z", (0, 3), (0, 2))]
     )
     (first, second), _ = read_votes([str(one), str(two)])  # two words have one tree
-    shares = {tuple(span): share for span, share in zip(first.spans.tolist(), first.shares.tolist(), strict=True)}
-    assert shares == {(0, 4): 1, (2, 4): 1, (0, 2): 0.5, (1, 4): 0.5}
+    assert first.votes.by_span() == {(0, 4): 2, (2, 4): 2, (0, 2): 1, (1, 4): 1}
     matrix = first.matrix(6)
     assert matrix.shape == (6, 6)
     assert matrix[1, 4] == 0.5
@@ -81,6 +85,19 @@ def test_votes_are_shares(tmp_path):
     two_votes = read_votes([str(one), str(two)], "right-branching", prior_votes=2)[0][1]
     assert two_votes.matrix(4)[1, 3] == pytest.approx(3 / 4)
     assert second.words == ("x", "y", "z")
+
+
+@given(st.data())
+def test_the_elected_tree_is_that_of_the_ensemble(data):
+    """A tree votes once for a span of words, whatever punctuation its own spans have there; and ties stay ties."""
+    words = data.draw(st.lists(st.sampled_from(["a", "b", ",", ".", "-LRB-"]), min_size=3, max_size=9))
+    n_voters = data.draw(st.integers(1, 10))
+    distances = st.lists(st.integers(0, 4), min_size=len(words), max_size=len(words))
+    trees = [tree_from_distances(words, data.draw(distances), "gap") for _ in range(n_voters)]
+    with tempfile.TemporaryDirectory() as folder:
+        files = [str(write(Path(folder) / f"{i}.mrg", [one])) for i, one in enumerate(trees)]
+        ((sentence,), _) = read_votes(files)
+    assert sentence.tree() == vote_by_words(trees)
 
 
 def test_sentences_without_a_tree_are_left_out(gold, tmp_path, capsys):
@@ -131,10 +148,10 @@ def test_a_voter_unlike_the_others_has_no_vote(gold, tmp_path, capsys):
     sentences, notes = read_votes(files, None, 0.85)
     assert len(notes) == 1
     assert notes[0].startswith(f"{failed} has no vote: its mean F1 with the others, ")
-    assert all((sentence.shares == 1).all() for sentence in sentences)
+    assert all((sentence.votes.counts == sentence.total).all() for sentence in sentences)
     everyone, notes = read_votes(files)
     assert not notes
-    assert any((sentence.shares < 1).any() for sentence in everyone)
+    assert any((sentence.votes.counts < sentence.total).any() for sentence in everyone)
     assert read_votes([fair, failed], None, 0.85)[1] == []  # two cannot show which has failed
     for number, file in enumerate(files):
         (tmp_path / f"{number}-{Path(file).name}").write_text(Path(file).read_text())
