@@ -112,6 +112,7 @@ class DeepStackRNNForCausalLM(LayeredForCausalLM):
             for name, part in weights.items()
             if name.startswith(head)
         }
-        model.load_state_dict({name: weights[name] for name in model.state_dict()})
-        made: DeepStackRNNForCausalLM = model.to(device=self.device, dtype=self.dtype).train(self.training)
+        # Assigned, because copies into a new model's float32 would round weights in float64.
+        model.load_state_dict({name: weights[name].clone() for name in model.state_dict()}, assign=True)
+        made: DeepStackRNNForCausalLM = model.to(self.device).train(self.training)
         return made

@@ -159,9 +159,10 @@ class BaseLoopConfig:
         gradient_accumulation: batches in an update, per process.
         optimizer: optimizer; Adam, AdamW, RMSprop or SGD.
         learning_rate: highest learning rate.
-        weight_decay: weight decay: an L2 term in the gradient; AdamW decouples it.
+        weight_decay: weight decay of all parameters, biases and norms included: an L2 term in the gradient; AdamW
+            decouples it.
         schedule: course of the learning rate after the warm-up.
-        warmup_steps: updates over which the learning rate rises.
+        warmup_steps: updates over which the learning rate rises; it is 0 in the first, as in transformers.
         decay_steps: updates at the end over which a constant learning rate falls linearly to 0. A run can be resumed
             with it from any earlier checkpoint.
         max_grad_norm: maximum norm of the gradient; null does not clip.

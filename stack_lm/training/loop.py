@@ -32,7 +32,7 @@ from .batches import Batches, Collated
 from .carried import CarriedState
 from .checkpoints import STATE_FILE, find_damage, read_state
 from .new_model import freeze_weights
-from .optimizer import load_schedule
+from .optimizer import last_rate, load_schedule
 from .preemption import Stopped, StopSignals
 from .processes import make_accelerator
 from .record import TrainingRecord
@@ -337,7 +337,7 @@ class TrainingLoop(ABC):
 
     def _stamp(self, values: dict[str, Any]) -> dict[str, Any]:
         """A record with its step, epoch and time."""
-        rate = self.updater.scheduler.get_last_lr()[0]
+        rate = last_rate(self.updater.scheduler)
         seconds = self.seconds + time.perf_counter() - self._started
         return {"step": self.step, "epoch": self.epoch, **values, "learning_rate": rate, "seconds": seconds}
 

@@ -58,6 +58,12 @@ def make_scheduler(loop: BaseLoopConfig, optimizer: torch.optim.Optimizer, updat
     return scheduler
 
 
+def last_rate(scheduler: LambdaLR) -> float:
+    """The learning rate of the update before; the scheduler itself has that of the next."""
+    (base,), (factor,) = scheduler.base_lrs, scheduler.lr_lambdas
+    return float(base * factor(max(0, scheduler.last_epoch - 1)))
+
+
 def load_schedule(scheduler: LambdaLR, state: dict[str, Any]) -> tuple[float, float]:
     """Continue from a checkpoint's state, in the schedule of this run.
 

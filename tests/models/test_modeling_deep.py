@@ -51,6 +51,17 @@ def test_the_layers_up_to_one_with_a_head_are_a_model_of_their_own(tmp_path):
         assert part.config.auxiliary_losses == []
 
 
+def test_the_layers_up_to_one_keep_their_weights_to_the_bit():
+    model = make(1 / 3, layers=[STACK, TOP], auxiliary_losses=[{"layer": 0}]).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter /= 3
+    part = model.up_to(0)
+    assert torch.equal(part.model.embed_tokens.weight, model.model.embed_tokens.weight)
+    part.model.embed_tokens.weight.data.zero_()  # a copy
+    assert model.model.embed_tokens.weight.any()
+
+
 def test_auxiliary_losses_are_of_all_steps():
     model, tokens = make().train(), ids(2, 5)
     with pytest.raises(

@@ -10,12 +10,22 @@ from stack_lm.core.errors import InputError
 from stack_lm.training.language_model import Trainer
 
 
+class RateRecorder(Trainer):
+    """Records the learning rate of each update."""
+
+    def _update(self, batches):
+        self.rates = [*getattr(self, "rates", []), self.updater.optimizer.param_groups[0]["lr"]]
+        return super()._update(batches)
+
+
 def test_learning_rate_schedule(tmp_path):
     config = run_config(tmp_path, epochs=1, schedule="linear", warmup_steps=5, log_every=1, learning_rate=1e-2)
-    Trainer(config, quiet=True).train()
+    trainer = RateRecorder(config, quiet=True)
+    trainer.train()
     rates = [record["learning_rate"] for record in metrics(tmp_path) if "train_nats_per_token" in record]
-    assert rates[:5] == pytest.approx([2e-3, 4e-3, 6e-3, 8e-3, 1e-2])
-    assert rates[-1] == pytest.approx(0)
+    assert rates == trainer.rates
+    assert rates[:6] == pytest.approx([0, 2e-3, 4e-3, 6e-3, 8e-3, 1e-2])
+    assert rates[-1] == pytest.approx(1e-3)
 
 
 def test_a_constant_rate_falls_at_the_end(tmp_path):
@@ -24,8 +34,8 @@ def test_a_constant_rate_falls_at_the_end(tmp_path):
         settings = {"learning_rate": 1e-2, "decay_steps": decay, "warmup_steps": 2, "log_every": 1, "save_every": 5}
         Trainer(run_config(tmp_path / name, epochs=1, keep_checkpoints=9, **settings), quiet=True).train()
         rates[name] = [r["learning_rate"] for r in metrics(tmp_path / name) if "train_nats_per_token" in r]
-    assert rates["constant"] == pytest.approx([5e-3] + 14 * [1e-2])
-    assert rates["decay"] == pytest.approx([5e-3] + 10 * [1e-2] + [7.5e-3, 5e-3, 2.5e-3, 0])
+    assert rates["constant"] == pytest.approx([0, 5e-3] + 13 * [1e-2])
+    assert rates["decay"] == pytest.approx([0, 5e-3] + 10 * [1e-2] + [7.5e-3, 5e-3, 2.5e-3])
 
     # Given to a run at a constant rate, from a checkpoint before its end.
     part = tmp_path / "constant"
@@ -35,14 +45,6 @@ def test_a_constant_rate_falls_at_the_end(tmp_path):
     assert resumed.step == 10
     resumed.train()
     assert same(weights(part), weights(tmp_path / "decay"))
-
-
-class RateRecorder(Trainer):
-    """Records the learning rate of each update."""
-
-    def _update(self, batches):
-        self.rates = [*getattr(self, "rates", []), self.updater.optimizer.param_groups[0]["lr"]]
-        return super()._update(batches)
 
 
 @pytest.mark.parametrize(
