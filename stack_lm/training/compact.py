@@ -64,6 +64,24 @@ class TokenArray(_Packed[list[int]]):
         """Memory of the arrays, in bytes."""
         return self.ids.nbytes + self.ends.nbytes
 
+    def contains(self, others: TokenArray) -> np.ndarray:
+        """Whether each of other sentences [others], bool, is also here."""
+        # Few sentences share their length and last tokens, so that few are compared whole.
+        keys, sought = self._keys(), others._keys()
+        alike = np.flatnonzero(np.isin(keys, sought))
+        own = {
+            self.ids[self.ends[i] - n : self.ends[i]].tobytes() for i, n in zip(alike, self.lengths[alike], strict=True)
+        }
+        starts = others.ends - others.lengths
+        same = others.ids.astype(self.ids.dtype, copy=False)
+        return np.array([same[a:b].tobytes() in own for a, b in zip(starts, others.ends, strict=True)], bool)
+
+    def _keys(self) -> np.ndarray:
+        """A number for each sentence, of its length and its last three tokens."""
+        lengths = self.lengths
+        some = [self.ids[self.ends - np.minimum(back, lengths)].astype(np.int64) for back in (1, 2, 3)]
+        return ((lengths * 1_000_003 + some[0]) * 1_000_003 + some[1]) * 1_000_003 + some[2]
+
     def __len__(self) -> int:
         return len(self.ends)
 

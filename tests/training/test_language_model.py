@@ -17,6 +17,8 @@ import torch
 import torch.nn.functional as F
 import yaml
 from accelerate.state import AcceleratorState
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -254,6 +256,23 @@ def test_the_order_of_batches_is_that_of_documented_runs():
         expected = [order[start : start + 8] for start in range(0, 101, 8)]
         rng.shuffle(expected)
         assert [[sentence[0] for sentence in batch] for batch, _ in zip_first(reader, 13)] == expected
+
+
+@given(st.data())
+def test_sentences_are_found_again(data):
+    rows = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=4), max_size=12)
+    own, others = data.draw(rows), data.draw(rows)
+    found = TokenArray.pack([own], 10).contains(TokenArray.pack([others], 10))
+    assert found.tolist() == [row in own for row in others]
+
+
+def test_validation_text_that_is_trained_on_is_named(tmp_path):
+    lines = [f"the {a} {b} ." for a in "cat dog man bird".split() for b in "runs sings sleeps".split()]
+    for name, copies in (("once", 1), ("twice", 2)):
+        (tmp_path / name).write_text("\n".join(lines * copies))
+        config = RunConfig(data=DataConfig(source=str(tmp_path / name), held_out=3))
+        notes = " ".join(prepare_data(config).notes)
+        assert ("of validation text are in the training text too" in notes) == (copies > 1)
 
 
 @pytest.mark.parametrize("vocab_size", [2**16, 2**16 + 1])
