@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..core.errors import InputError
 from ..eval.seeds import Spread
 from ..hub.evaluations import name_with_prior
@@ -88,6 +90,7 @@ def ensemble_table(record: dict[str, Any], scores: Sequence[float]) -> PrintedTa
         "minimum, of runs": spread.min,
         "median, of runs": spread.median,
         "maximum, of runs": spread.max,
+        "the run that agrees most with the others": scores[int(np.argmax(record["agreement"]))],
         "ensemble: spans with the most votes": record["votes"]["f1"],
         "the run's tree with the most votes": record["best_existing"]["f1"],
     }

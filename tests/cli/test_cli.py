@@ -105,6 +105,27 @@ def test_parse_with_several_models(capsys, models, tmp_path):
     assert "mean F1 with the other models" in out
 
 
+def test_parse_with_the_model_that_agrees_most(capsys, models, tmp_path):
+    other = shutil.copytree(models / "stack", tmp_path / "other")
+    model = StackRNNForCausalLM.from_pretrained(other)
+    (memory,) = memories(model)
+    torch.nn.init.normal_(memory.controls.projection.weight)
+    model.save_pretrained(other)
+    command = ("parse", other, SENTENCE, "--ensemble", models / "stack", models / "stack", "--choose")
+    result = run_json(capsys, *command, "--output", tmp_path / "t.mrg")
+    alone = run_json(capsys, "parse", models / "stack", SENTENCE)["parses"][0]
+    assert result["agreement"][0] < result["agreement"][1]
+    assert result["chosen"] == str(models / "stack")
+    assert result["parses"][0]["tree"] == alone["tree"]
+    assert (tmp_path / "t.mrg").read_text().strip() == alone["brackets"]
+    assert f"{models / 'stack'} (chosen)" in run(capsys, *command)[1]
+    status, _, error = run(capsys, "parse", models / "stack", SENTENCE, "--choose")
+    assert (status, error) == (
+        2,
+        "stack-lm: error: --choose needs three models or more, because two agree equally; got 1\n",
+    )
+
+
 def test_parse_f1_of_a_collapsed_model(capsys, models, treebank, tmp_path):
     command = ("--data", treebank, "--convention", "prpn")
     collapsed = shutil.copytree(models / "stack", tmp_path / "collapsed")
@@ -517,7 +538,7 @@ def test_arguments_come_first_in_usage_lines(capsys, usage):
     assert capsys.readouterr().out.startswith(f"usage: stack-lm {usage} [options]\n")
 
 
-@pytest.mark.parametrize(("command", "most"), [("interventions", 12), ("parse", 13), ("surprisal", 13)])
+@pytest.mark.parametrize(("command", "most"), [("interventions", 12), ("parse", 14), ("surprisal", 13)])
 def test_commands_have_few_options(capsys, command, most):
     with pytest.raises(SystemExit):
         main([command, "--help"])

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ...core.console import print_note, progress
 from ...core.errors import InputError
@@ -41,6 +44,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     output += ".tex for LaTeX (forest); .jsonl with distances; .mrg, .tree, .ptb, .txt "
     shared(parser, "--output", output=f"{output}or no ending for one (X (X the) ...) per line")
     shared(parser, "--ensemble", ensemble="models")
+    choose = (
+        "with --ensemble: no vote, but the trees of the model that agrees most with the others, which needs no gold "
+    )
+    option(parser, "--choose", f"{choose}trees: a way to choose a seed for a language without a treebank")
     add_dropout_option(parser)
     shared(parser, *PARSING)
 
@@ -54,6 +61,8 @@ def run(options: argparse.Namespace) -> Report:
     models = [options.model, *options.ensemble]
     check_outputs({"--output": options.output}, [options.data, *models])
     find_models(*models)
+    if options.choose and len(models) < 3:
+        raise InputError(f"--choose needs three models or more, because two agree equally; got {len(models)}")
     problems = Problems(options.keep_going)
     source, records = read_sentences(options, options.sentences, problems)
     note_several_sentences(records)
@@ -63,13 +72,19 @@ def run(options: argparse.Namespace) -> Report:
         parses = parser.parse_batch(texts, progress=advance)
     knows = "every one of the models knows" if options.ensemble else "the model knows"
     _check_parses(source, records, [i for i, parse in enumerate(parses) if parse is None], knows)
+    how: dict[str, Any] = {"model": options.model, "signal": parser.signal}
+    if options.ensemble:
+        how = {"models": models} | _agreement(parses)
+    if options.choose:
+        best = int(np.argmax(how["agreement"]))
+        how["chosen"] = models[best]
+        parses = [None if parse is None else replace(parse, tree=parse.runs[best]) for parse in parses]
     if options.output:
         trees = [None if parse is None else parse.tree for parse in parses]
         distances = None if options.ensemble else [None if parse is None else parse.distances for parse in parses]
         write_trees(options.output, trees, distances=distances, source=", ".join(models))
         print_note(f"written: {options.output}")  # not on standard output, which has a tree per line
-    how = {"models": models} if options.ensemble else {"model": options.model, "signal": parser.signal}
-    record = {**how, "decoder": parser.decoder, **(_agreement(parses) if options.ensemble else {})}
+    record = {**how, "decoder": parser.decoder}
     record["parses"] = [_EMPTY if parse is None else parse.record() for parse in parses]
     with_signals = not (options.ensemble or source or len(parses) > 3)
     return Report(record, _shown(record, parses, with_signals), finish=problems.finish)
@@ -82,7 +97,9 @@ def _shown(record: dict[str, Any], parses: Sequence[Parse | None], with_signals:
         if with_signals and parse is not None and parse.strengths:  # a span parser has none
             yield signals_table(parse.words, parse.unknown, parse.strengths)
     if "models" in record:
-        rows = list(zip(record["models"], record["agreement"], strict=True))
+        chosen = {record.get("chosen"): " (chosen)"}
+        names = [name + chosen.get(name, "") for name in record["models"]]
+        rows = list(zip(names, record["agreement"], strict=True))
         yield PrintedTable("", ["model", "mean F1 with the other models"], rows)
 
 
