@@ -33,7 +33,7 @@ ROOMS = [
 # or as an object that is handed to them.
 READERS = {"text.brackets", "text.files", "text.formats", "text.records", "text.plain"}
 MODEL_FREE = {
-    "tasks": {"core", "text.files", "text.formats"},
+    "tasks": {"core", "text.files", "text.formats", "text.plain"},
     "parsing": {"core", *READERS},
     "eval": {"core", *READERS, "text.inflection", "text.generated", "parsing"},
     "figures": {"core", "parsing"},

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
 from math import frexp, fsum, inf, isfinite, ldexp, log, prod
@@ -67,24 +67,42 @@ class Grammar:
             raise InputError("a grammar must have at least one rule")
         symbols = {symbol for sides in self.rules.values() for rule in sides for symbol in rule.right}
         self.terminals = frozenset(symbols - self.rules.keys())
-        self.nullable = self._nullable()
+        self.nullable = self._deriving(frozenset())
+        # Rules from which no string is derived would only slow down what follows.
+        productive = self.terminals | self._deriving(self.terminals)
+        self.rules = {
+            left: tuple(rule for rule in sides if productive.issuperset(rule.right))
+            for left, sides in self.rules.items()
+        }
 
-    def _nullable(self) -> frozenset[str]:
-        """The nonterminals that derive the empty string."""
-        nullable: set[str] = set()
+    def _deriving(self, symbols: frozenset[str]) -> frozenset[str]:
+        """The nonterminals that derive strings of these symbols, such as the empty one of none."""
+        found: frozenset[str] = frozenset()
         while True:
-            more = {
-                left for left, rules in self.rules.items() if any(nullable.issuperset(rule.right) for rule in rules)
-            }
-            if more == nullable:
-                return frozenset(nullable)
-            nullable = more
+            known = symbols | found
+            more = frozenset(
+                left for left, rules in self.rules.items() if any(known.issuperset(rule.right) for rule in rules)
+            )
+            if more == found:
+                return found
+            found = more
 
-    def derives(self, string: Sequence[str]) -> bool:
-        """Return True if the grammar derives the string (Earley's algorithm, with the nullable advance)."""
-        charts: list[dict[_Item, None]] = [{} for _ in range(len(string) + 1)]
-        charts[0] = {_Item(self.start, rule.right, 0): None for rule in self.rules[self.start]}
-        for place, chart in enumerate(charts):
+    @property
+    def is_empty(self) -> bool:
+        """True if the grammar derives no string."""
+        return not self.rules[self.start]
+
+    def following(self, string: Sequence[str]) -> Iterator[tuple[frozenset[str], bool]]:
+        """The terminals that may follow each prefix of a string, and whether the grammar derives the prefix.
+
+        Earley's algorithm, with the nullable advance. It ends after a prefix that no terminal may follow.
+        """
+        charts: list[dict[_Item, None]] = [
+            dict.fromkeys(_Item(self.start, rule.right, 0) for rule in self.rules[self.start])
+        ]
+        for symbol in (*string, ""):
+            chart, place = charts[-1], len(charts) - 1
+            scanned: dict[str, dict[_Item, None]] = {}
             agenda = list(chart)
             while agenda:
                 item = agenda.pop()
@@ -94,13 +112,20 @@ class Grammar:
                     new = [_Item(item.rest[0], rule.right, place) for rule in self.rules[item.rest[0]]]
                     new += [item.advance()] if item.rest[0] in self.nullable else []
                 else:
-                    if place < len(string) and string[place] == item.rest[0]:
-                        charts[place + 1][item.advance()] = None
+                    scanned.setdefault(item.rest[0], {})[item.advance()] = None
                     continue
                 new = [item for item in new if item not in chart]
                 chart |= dict.fromkeys(new)
                 agenda += dict.fromkeys(new)
-        return _Item(self.start, (), 0) in charts[-1]
+            yield frozenset(scanned), _Item(self.start, (), 0) in chart
+            if symbol not in scanned:
+                return
+            charts.append(scanned[symbol])
+
+    def derives(self, string: Sequence[str]) -> bool:
+        """Return True if the grammar derives the string."""
+        sets = list(self.following(string))
+        return len(sets) == len(string) + 1 and sets[-1][1]
 
     def strings(self, depth: int) -> frozenset[tuple[str, ...]]:
         """All strings with a derivation of at most a depth. Their number soon becomes too large to list."""

@@ -16,6 +16,7 @@ from ..text.formats import is_table
 from .base import Task
 from .files import FileTask
 from .kinds import check_declared
+from .own_languages import LANGUAGES
 from .rows import TABLES
 
 _Factory = TypeVar("_Factory", bound="Callable[..., Task]")
@@ -48,14 +49,20 @@ def make_task(name: str, **options: Any) -> Task:
     """The task of a name or a file.
 
     Args:
-        name: one of `task_names()`; or a file or folder, for a `FileTask`.
+        name: one of `task_names()`; a file or folder, for a `FileTask`; or a language of your own: `regex:EXPRESSION`,
+            `grammar:FILE` or `automaton:FILE` (`own_languages`).
         options: arguments of the task, such as `splits` (see `Task`), as in a YAML file.
 
     Raises:
         InputError: if there is no such task, it has no such option, or the option cannot have that value.
     """
-    is_file = name not in TASKS and _is_file(name)
-    factory = partial(FileTask, name) if is_file else _find(name)
+    prefix, colon, rest = str(name).partition(":")
+    if colon and prefix in LANGUAGES:
+        factory: Callable[..., Task] = partial(LANGUAGES[prefix], rest)
+    elif name not in TASKS and _is_file(name):
+        factory = partial(FileTask, name)
+    else:
+        factory = _find(name)
     parameters = _parameters(factory)
     for option, value in options.items():
         if option not in parameters:
@@ -86,4 +93,7 @@ def _find(name: Any) -> Callable[..., Task]:
     try:
         return TASKS.find(name)
     except InputError as error:
-        raise InputError(f"{error}. A file ({', '.join(TABLES)}) or a folder of these is a task, too") from None
+        raise InputError(
+            f"{error}. A file ({', '.join(TABLES)}) or a folder of these is a task, "
+            f"too, and so are {', '.join(f'{prefix}:...' for prefix in LANGUAGES)}"
+        ) from None

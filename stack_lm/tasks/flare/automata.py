@@ -3,132 +3,41 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import accumulate
-from math import fsum, inf, log
-from typing import ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import ClassVar
 
-from ...core.errors import InputError
-from ..base import Example, Split
+from ..automata import Arcs, Automaton, State
+from ..base import Example, Split, SplitChanges
+from ..exact import Recogniser
+from ..recognition import HELD_OUT, REJECT, RecognitionTask
 from ..registry import register_task
-from .recognition import END, HELD_OUT, REJECT, MeasuredLanguage, String, Symbols
 
-State = Hashable
 MODULUS = 5
 _DIGITS = tuple(str(digit) for digit in range(MODULUS))
 EDIT_DISTANCE = "test_edit_distance"
 _DISTANCES = {EDIT_DISTANCE: Split(50, 0, 500)}
 
 
-class _Level(NamedTuple):
-    """The paths to the end with a given number of symbols.
-
-    Attributes:
-        ways: the total weight of those from each state, divided by the largest total.
-        scale: the logarithm of that total.
-        arcs_to: from each state to the states of this level: the symbols, and the cumulative weights of `ways`.
-    """
-
-    ways: dict[State, float]
-    scale: float
-    arcs_to: dict[State, tuple[list[str], list[float]]]
-
-
-class AutomatonTask(MeasuredLanguage):
+class AutomatonTask(Recogniser):
     """A deterministic automaton without dead states.
 
     Every arc of a state has the same weight, as does stopping in an accepting state. A length is uniform over those
     with members, and the probability of a string of a length is proportional to the product of its weights.
     """
 
+    paper = RecognitionTask.paper
+    default_plan: ClassVar = RecognitionTask.default_plan
     start: ClassVar[State]
-    arcs: ClassVar[Mapping[State, Mapping[str, State]]]
+    arcs: ClassVar[Arcs]
     accepting: ClassVar[frozenset[State]]
 
-    def following(self, string: Sequence[str]) -> Iterator[Symbols]:
-        """The arcs of the states on the string's path."""
-        state = self.start
-        yield self._symbols[state]
-        for symbol in string:
-            state = self.arcs[state][symbol]
-            yield self._symbols[state]
-
-    @cached_property
-    def _symbols(self) -> dict[State, Symbols]:
-        return {state: frozenset([*arcs, *[END] * (state in self.accepting)]) for state, arcs in self.arcs.items()}
-
-    @cached_property
-    def _levels(self) -> list[_Level]:
-        stops = {state: self._weight(state) if state in self.accepting else 0.0 for state in self.arcs}
-        return [self._scaled(stops, 0.0)]
-
-    def _weight(self, state: State) -> float:
-        return 1 / len(self._symbols[state])
-
-    def _level(self, left: int) -> _Level:
-        while len(self._levels) <= left:
-            ways, scale, _ = self._levels[-1]
-            longer = {s: self._weight(s) * fsum(ways[to] for to in arcs.values()) for s, arcs in self.arcs.items()}
-            self._levels.append(self._scaled(longer, scale))
-        return self._levels[left]
-
-    def _scaled(self, ways: dict[State, float], scale: float) -> _Level:
-        """Divide by the largest weight: those of long strings would overflow a float."""
-        largest = max(ways.values())
-        if not largest:
-            raise InputError("an automaton must have a way to the end")
-        ways = {state: way / largest for state, way in ways.items()}
-        arcs_to = {s: (list(arcs), list(accumulate(ways[to] for to in arcs.values()))) for s, arcs in self.arcs.items()}
-        return _Level(ways, scale + log(largest), arcs_to)
-
-    @cached_property
-    def _lengths(self) -> dict[int, list[int]]:
-        """The lengths with members, by the longest length."""
-        return {}
-
-    def lengths(self, longest: int) -> list[int]:
-        """The lengths that have members."""
-        if longest not in self._lengths:
-            self._lengths[longest] = [n for n in range(longest + 1) if self._level(n).ways[self.start]]
-        return self._lengths[longest]
-
-    def positive(self, rng: random.Random, longest: int) -> String:
-        """A length, and a run of that length."""
-        string, state = [], self.start
-        for left in reversed(range(rng.choice(self.lengths(longest)))):
-            symbols, weights = self._level(left).arcs_to[state]
-            symbol = rng.choices(symbols, cum_weights=weights)[0]
-            string.append(symbol)
-            state = self.arcs[state][symbol]
-        return tuple(string)
+    def __init__(self, *, splits: SplitChanges | None = None) -> None:
+        self.automaton = Automaton(self.start, self.arcs, self.accepting, self.symbols)
+        super().__init__(self.automaton, splits=splits)
 
     def edit_distance(self, string: Sequence[str]) -> int:
-        """The smallest number of symbols to insert, replace and delete that turns a string into a member.
-
-        Args:
-            string: a string of the language's symbols.
-        """
-        # For each state the fewest edits with which the symbols read so far lead to it.
-        edits = self._with_insertions({state: 0 if state == self.start else inf for state in self.arcs})
-        for symbol in string:
-            after = {state: number + 1 for state, number in edits.items()}
-            for state, arcs in self.arcs.items():
-                for expected, to in arcs.items():
-                    after[to] = min(after[to], edits[state] + (expected != symbol))
-            edits = self._with_insertions(after)
-        return int(min(edits[state] for state in self.accepting))
-
-    def _with_insertions(self, edits: dict[State, float]) -> dict[State, float]:
-        """The fewest edits for each state, if each arc may also be taken without a symbol."""
-        waiting = list(edits)
-        while waiting:
-            state = waiting.pop()
-            for to in self.arcs[state].values():
-                if edits[state] + 1 < edits[to]:
-                    edits[to] = edits[state] + 1
-                    waiting.append(to)
-        return edits
+        """See `Automaton.edit_distance`."""
+        return self.automaton.edit_distance(string)
 
     def split(self, name: str, seed: int) -> list[Example]:
         """See `RecognitionTask.split`; all strings of `test_edit_distance` are non-members, with their distance."""
@@ -137,16 +46,6 @@ class AutomatonTask(MeasuredLanguage):
         plan, rng = self.planned(name), random.Random(f"{seed}/{name}")
         strings = [self.negative(rng, plan.longest) for _ in range(plan.number)]
         return [self._labelled(string, REJECT, self.edit_distance(string)) for string in strings]
-
-    def log_of_member(self, string: Sequence[str], longest: int) -> float:
-        """See `MeasuredLanguage.log_of_member`."""
-        weights, state = [], self.start
-        for symbol in string:
-            weights.append(log(self._weight(state)))
-            state = self.arcs[state][symbol]
-        weights.append(log(self._weight(state)))
-        level = self._level(len(string))
-        return fsum(weights) - log(level.ways[self.start]) - level.scale - log(len(self.lengths(longest)))
 
 
 @register_task("flare/even_pairs")

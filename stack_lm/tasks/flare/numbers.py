@@ -10,8 +10,8 @@ from math import floor, isqrt
 from typing import ClassVar
 
 from ..bits import bits, number
+from ..recognition import BITS, END, RecognitionTask, String, Symbols
 from ..registry import register_task
-from .recognition import BITS, END, RecognitionTask, String, Symbols
 
 _EQUALS = "="
 

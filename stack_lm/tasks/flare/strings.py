@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from math import comb, log
 from typing import ClassVar
 
+from ..recognition import BITS, END, MeasuredLanguage, String, Symbols
 from ..registry import register_task
-from .recognition import BITS, END, MeasuredLanguage, String, Symbols
 
 MARK = "#"
 _ANY = frozenset(BITS)

@@ -409,5 +409,7 @@ def single_row(preset: str, task: str, measures: Sequence[str]) -> Table:
     row = {"cells": [preset, task], "preset": preset, "task": task}
     table: dict[str, Any] = {"title": f"{preset} on {task}", "columns": ["preset", "task"], "rows": [row]}
     table["measures"] = [*measures]
-    names = (Path(name).stem if Path(name).exists() else name.replace("/", "-") for name in (preset, task))
+    names = (
+        Path(name).stem if Path(name).exists() else re.sub(r"[^\w.]+", "-", name).strip("-") for name in (preset, task)
+    )
     return Table.build(table | {"output_dir": f"runs/{'-'.join(names)}"})

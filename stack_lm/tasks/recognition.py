@@ -1,4 +1,4 @@
-"""The base of FLaRe's languages: members, non-members, and the distributions of both (Butoi et al. 2025).
+"""Languages to recognise: members, non-members, and the distributions of both (Butoi et al. 2025).
 
 One definition, the possible next symbols, also decides membership: a string is a member if each of its symbols may
 follow those before it, and the end may follow all of them.
@@ -7,14 +7,14 @@ follow those before it, and the end may follow all of them.
 from __future__ import annotations
 
 import random
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from math import inf
 from typing import ClassVar
 
-from ...core.errors import InputError
-from ..base import EditedExample, Example, Split, SplitChanges, Task
+from ..core.errors import InputError
+from .base import EditedExample, Example, Split, SplitChanges, Task
 
 String = tuple[str, ...]
 Symbols = frozenset[str]
@@ -26,7 +26,36 @@ HELD_OUT = "test_short_held_out"
 _MOST_PROPOSALS = 100
 
 
-class RecognitionTask(Task):
+class Continued(ABC):
+    """A language defined by the symbols that may follow each prefix."""
+
+    @abstractmethod
+    def following(self, string: Sequence[str]) -> Iterator[Symbols]:
+        """The symbols, `</s>` among them, that may follow each prefix of a string, the shortest first.
+
+        Called only for prefixes whose symbols may each follow those before them.
+        """
+
+    def next_symbols(self, string: Sequence[str]) -> list[Symbols]:
+        """The symbols that may follow each of the n + 1 prefixes of a string: none if no member has the prefix.
+
+        Args:
+            string: n symbols.
+        """
+        following_sets: list[Symbols] = []
+        sets = self.following(string)
+        for symbol in chain(string, [END]):
+            following_sets.append(next(sets))
+            if symbol not in following_sets[-1]:
+                break
+        return following_sets + [frozenset()] * (len(string) + 1 - len(following_sets))
+
+    def accepts(self, string: Sequence[str]) -> bool:
+        """Return True if the string is a member of the language."""
+        return END in self.next_symbols(string)[-1]
+
+
+class RecognitionTask(Continued, Task):
     """A language, with a label for each string: 1 for members, 0 for others, equally likely.
 
     The size of an example is the longest length of its split; the distribution of lengths below it depends on the
@@ -47,7 +76,7 @@ class RecognitionTask(Task):
         "test": Split(5_010, 0, 500),
         HELD_OUT: Split(1_000, 0, 40),
     }
-    symbols: ClassVar[String] = BITS
+    symbols: String = BITS
     # The longest length below which there is no member.
     smallest: ClassVar[int] = 0
 
@@ -61,13 +90,6 @@ class RecognitionTask(Task):
         return ("0", "1")
 
     @abstractmethod
-    def following(self, string: Sequence[str]) -> Iterator[Symbols]:
-        """The symbols, `</s>` among them, that may follow each prefix of a string, the shortest first.
-
-        Called only for prefixes whose symbols may each follow those before them.
-        """
-
-    @abstractmethod
     def positive(self, rng: random.Random, longest: int) -> String:
         """Draw a member.
 
@@ -75,24 +97,6 @@ class RecognitionTask(Task):
             rng: source of randomness.
             longest: its largest length, `smallest` or more.
         """
-
-    def next_symbols(self, string: Sequence[str]) -> list[Symbols]:
-        """The symbols that may follow each of the n + 1 prefixes of a string: none if no member has the prefix.
-
-        Args:
-            string: n symbols.
-        """
-        following_sets: list[Symbols] = []
-        sets = self.following(string)
-        for symbol in chain(string, [END]):
-            following_sets.append(next(sets))
-            if symbol not in following_sets[-1]:
-                break
-        return following_sets + [frozenset()] * (len(string) + 1 - len(following_sets))
-
-    def accepts(self, string: Sequence[str]) -> bool:
-        """Return True if the string is a member of the language."""
-        return END in self.next_symbols(string)[-1]
 
     def negative(self, rng: random.Random, longest: int) -> String:
         """Draw a non-member: an edited member or an arbitrary string, each proposed equally often.
@@ -124,7 +128,8 @@ class RecognitionTask(Task):
         edits = 0
         while True:
             edits += 1
-            kinds = ["insert"] * (len(edited) < longest) + ["replace", "delete"] * bool(edited)
+            kinds = ["insert"] * (len(edited) < longest)
+            kinds += (["replace"] * (len(self.symbols) > 1) + ["delete"]) * bool(edited)
             kind = rng.choice(kinds) if kinds else ""
             if kind == "insert":
                 edited.insert(rng.randint(0, len(edited)), rng.choice(self.symbols))
