@@ -111,16 +111,17 @@ def _name_of(source: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "text"
 
 
-# Fields of `model` with which it is not the default network, the u1 of Merrill et al. (2019), or starts otherwise.
+# Fields of `model` with which it is not the default network, the u1 of Merrill et al. (2019), or starts otherwise; with
+# their values in that network, by which they may also be named.
 _NETWORK = {
-    "model_type",
-    "architectures",
-    "layers",
-    "memory",
-    "push_control",
-    "pop_control",
-    "push_strength_init",
-    "bias",
+    "model_type": "stack_rnn",
+    "architectures": None,
+    "layers": None,
+    "memory": "stack",
+    "push_control": "expected_value",
+    "pop_control": 1,
+    "push_strength_init": None,
+    "bias": True,
 }
 
 
@@ -144,7 +145,8 @@ class RunConfig(TextRunConfig):
         """Name the directory after the text, take the tokenizer of the initial model, and start the default network."""
         if self.output_dir is None:
             object.__setattr__(self, "output_dir", f"runs/{_name_of(str(self.data.source))}")
-        if self.training.initial_model is None and not _NETWORK & self.model.keys():
+        default = all(self.model.get(name, value) == value for name, value in _NETWORK.items())
+        if self.training.initial_model is None and default:
             object.__setattr__(self, "model", self.model | {"push_strength_init": 0.5})
         super().__post_init__()
 

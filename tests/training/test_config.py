@@ -27,3 +27,17 @@ def test_a_run_is_named_after_its_text(source, name):
 
 def test_a_name_that_is_given_stays():
     assert RunConfig(output_dir="runs/mine", data=DataConfig(source="text.txt")).output_dir == "runs/mine"
+
+
+@pytest.mark.parametrize(
+    ("model", "start"),
+    [
+        ({}, 0.5),
+        ({"memory": "stack", "model_type": "stack_rnn", "pop_control": 1.0}, 0.5),
+        ({"memory": "queue"}, None),
+        ({"push_strength_init": 1.0}, 1.0),
+        ({"pop_control": "expected_value"}, None),
+    ],
+)
+def test_the_default_network_starts_with_half_an_element_however_it_is_named(model, start):
+    assert RunConfig(model=model).model.get("push_strength_init") == start
