@@ -61,6 +61,35 @@ def _starts_again(positions: Any) -> bool:
     return bool((falls & (positions[:, 0] == 0)).any())
 
 
+def token_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """The mask of the tokens [B, T], zero at padding, which a causal mask of token pairs has on its diagonal.
+
+    Recurrent models are causal by themselves. Some trainers pass the pairs all the same.
+
+    Args:
+        attention_mask: [B, T], which is returned; or [B, T, T] or [B, 1, T, T], not zero where step i sees token j.
+
+    Raises:
+        ValueError: for a mask of pairs in which a token sees another than those before it that are not padding; on a
+            CPU, because a GPU would wait for the check.
+    """
+    if attention_mask is None or attention_mask.dim() not in (3, 4):
+        return attention_mask
+    pairs = attention_mask.squeeze(1) if attention_mask.dim() == 4 else attention_mask
+    if pairs.dim() != 3 or pairs.shape[1] != pairs.shape[2] or pairs.is_floating_point():
+        raise ValueError(
+            "attention_mask of pairs must be [B, T, T] or [B, 1, T, T], of bool or integers; "
+            f"got {list(attention_mask.shape)}, {attention_mask.dtype}"
+        )
+    pairs = pairs.bool()
+    real = pairs.diagonal(dim1=1, dim2=2)
+    if pairs.device.type == "cpu" and not numbers_hidden():
+        causal = real.unsqueeze(1).expand_as(pairs).tril()
+        if not bool(torch.equal(pairs & real.unsqueeze(2), causal & real.unsqueeze(2))):
+            raise ValueError("attention_mask of pairs must be causal: each token sees all before it but padding")
+    return real
+
+
 def check_ids(ids: Tensor, vocab_size: int) -> None:
     """Reject ids that are not in the vocabulary, in the memory of the CPU; a GPU would wait for the check.
 
@@ -112,13 +141,13 @@ def prepare_labels(
 
     Args:
         labels: [B, T]; the state at step t predicts label t + 1.
-        attention_mask: [B, T] or longer, of which the last T columns count; zero at padding.
+        attention_mask: [B, T] or longer, of which the last T columns count; zero at padding. Or as for `token_mask`.
         loss_arguments: `shift_labels` [B, T], in place of labels (the state at step t predicts label t), `ignore_index`
             and `num_items_in_batch`, if given.
     """
     arguments = dict(loss_arguments)
     shift = 1 if arguments.get("shift_labels") is None else 0
-    given = labels if shift else arguments["shift_labels"]
+    given, attention_mask = labels if shift else arguments["shift_labels"], token_mask(attention_mask)
     if given is None or attention_mask is None:
         return labels, arguments
     ignored = arguments.get("ignore_index", IGNORED)

@@ -13,7 +13,7 @@ from transformers.utils import can_return_tuple
 
 from ..core.labels import IGNORED
 from ..nn.controlled import Actions
-from .arguments import check_shape
+from .arguments import check_shape, token_mask
 from .cache import CacheOutput, MemoryCache
 from .modeling_stack_rnn import (
     HeadArguments,
@@ -73,7 +73,7 @@ class _Head(StackRNNPreTrainedModel, ABC):
             ValueError: if labels do not have the form that the class requires.
             TypeError: for an unknown argument.
         """
-        attention_mask = self._mask(input_ids, attention_mask)
+        attention_mask = self._mask(input_ids, token_mask(attention_mask))
         earlier = self._earlier(cache)
         outputs, of_loss = self.run_model(
             kwargs, input_ids=input_ids, attention_mask=attention_mask, cache=cache, inputs_embeds=inputs_embeds

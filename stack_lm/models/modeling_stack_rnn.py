@@ -19,7 +19,7 @@ from ..nn.cell import CellState, Scan, StackRNNCell
 from ..nn.controlled import Actions
 from ..nn.controllers import LSTMController, OneHot
 from ..nn.initialization import draw_weights, raise_forget_bias
-from .arguments import check_ids, prepare_labels, refuse_unknown, whole_numbers, why_logits
+from .arguments import check_ids, prepare_labels, refuse_unknown, token_mask, whole_numbers, why_logits
 from .cache import CacheOutput, MemoryCache, MemoryGenerationMixin
 from .configuration_stack_rnn import ModelConfig, StackRNNConfig
 from .loss import causal_lm_loss
@@ -128,6 +128,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
     @staticmethod
     def _step_mask(attention_mask: Tensor | None, batch_size: int, length: int) -> Tensor | None:
         """[B, T] bool, or None if every step counts."""
+        attention_mask = token_mask(attention_mask)
         if attention_mask is None:
             return None
         shape = tuple(attention_mask.shape)
@@ -256,7 +257,8 @@ class StackRNNModel(StackRNNPreTrainedModel):
         Args:
             input_ids: [B, T].
             attention_mask: [B, T] or longer, zero at padding; the last T columns of a longer one count. Padding, left
-                or right, changes nothing: the state is carried through it.
+                or right, changes nothing: the state is carried through it. A causal mask of pairs [B, T, T] or
+                [B, 1, T, T] is taken too.
             cache: the state to continue from, which is updated; also called `past_key_values`.
             inputs_embeds: [B, T, E], in place of input_ids.
             use_cache: return the state. A given state is always updated and returned.

@@ -208,6 +208,20 @@ def test_loss_is_that_without_padding(side, skip_logits):
     assert labels.equal(batch.masked_fill(mask == 0, -100))  # the caller's are as they were
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("dims", [3, 4])
+def test_a_causal_mask_of_pairs_is_that_of_its_tokens(side, dims):
+    model, batch = make_lm().train(), ids(2, 5)
+    mask = torch.ones(2, 5, dtype=torch.long)
+    mask[1, slice(0, 2) if side == "left" else slice(3, 5)] = 0
+    pairs = mask.unsqueeze(1).expand(2, 5, 5).tril()  # as trainers make it: rows of padding see real tokens too
+    pairs = pairs.unsqueeze(1) if dims == 4 else pairs
+    expected, found = (model(batch, attention_mask=each, labels=batch) for each in (mask, pairs))
+    assert torch.equal(expected.loss, found.loss)
+    states = [model.model(batch, attention_mask=each).last_hidden_state for each in (mask, pairs)]
+    assert torch.equal(*states)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -215,6 +229,9 @@ def test_loss_is_that_without_padding(side, skip_logits):
         ({"input_ids": "ids", "attention_mask": "short"}, r"attention_mask must be \[2, 4\] or longer"),
         ({"input_ids": "ids", "past_key_values": "dynamic"}, "must be a MemoryCache; got DynamicCache"),
         ({"input_ids": "ids", "past_key_values": "other"}, "is the state of 3 sequences; the input has 2"),
+        ({"input_ids": "ids", "attention_mask": "bidirectional"}, "must be causal: each token sees all before it but"),
+        ({"input_ids": "ids", "attention_mask": "float pairs"}, r"of bool or integers; got \[2, 4, 4\], torch.float32"),
+        ({"input_ids": "ids", "attention_mask": "oblong"}, r"must be \[B, T, T\] or \[B, 1, T, T\].*got \[2, 4, 3\]"),
         ({"input_ids": "empty"}, "the input has no tokens"),
         ({"inputs_embeds": "short"}, r"inputs_embeds must be \[B, T, E\]; got \[2, 3\]"),
         ({"input_ids": "ids", "labels": "short"}, "labels must be integers; got torch.float32"),
@@ -228,6 +245,9 @@ def test_bad_arguments(arguments, message, training):
         "ids": ids(2, 4),
         "empty": ids(2, 0),
         "short": torch.ones(2, 3),
+        "bidirectional": torch.ones(2, 4, 4).long(),
+        "float pairs": torch.ones(2, 4, 4).tril(),
+        "oblong": torch.ones(2, 4, 3).long(),
         "dynamic": DynamicCache(),
         "other": model(ids(3, 2), use_cache=True).past_key_values,
     }
