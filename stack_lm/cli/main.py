@@ -32,6 +32,8 @@ GROUPS = {
         "parse-f1": "score models' trees, or trees from files, against a treebank",
         "agreement": "score subject-verb agreement, by attractors, number, construction and distance",
         "minimal-pairs": "compare acceptable with unacceptable sentences, by construction",
+        "suites": "test predictions about the surprisal of regions, as in SyntaxGym, by suite and circuit",
+        "contrasts": "compare the surprisal of regions between conditions, by item, from a table of words",
         "results": "print a paper's table beside ours, from trials of `stack-lm train task`; or compare scores of "
         "models",
     },

@@ -341,6 +341,73 @@ def test_minimal_pairs(capsys, models, tmp_path):
     assert (status, "--by must name one of construction; got 'size'" in err) == (2, True)
 
 
+def test_suites(capsys, models, tmp_path):
+    conditions = [
+        {
+            "condition_name": name,
+            "regions": [{"region_number": 1, "content": "the dog"}, {"region_number": 2, "content": verb}],
+        }
+        for name, verb in (("good", "sleeps"), ("bad", "zzz"))
+    ]
+    items = [{"item_number": 7, "conditions": conditions}]
+    content = {
+        "predictions": [{"formula": "(2;%good%) < (2;%bad%)"}, {"formula": "(1;%good%) = (1;%bad%)"}],
+        "items": items,
+    }
+    for name in ("number_a", "npi_b", "own"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    files = [tmp_path / f"{name}.json" for name in ("number_a", "npi_b", "own")]
+    result = run_json(capsys, "suites", models / "stack", *files, "--items", tmp_path / "i.tsv")
+    assert list(result["means"]) == ["agreement", "licensing", "all circuits", "all files"]
+    assert result["means"]["all files"]["n"] == 3
+    assert result["suites"][0]["by_prediction"] in (50.0, 100.0)
+    assert [suite["n_unknown"] for suite in result["suites"]] == [1, 1, 1]
+    rows = (tmp_path / "i.tsv").read_text().splitlines()
+    assert rows[0] == "suite\titem\tprediction\tformula\tbits\tholds"
+    assert rows[2].startswith("number_a\t7\t2\t(1;%good%) = (1;%bad%)\t(1;%good%) ")
+    assert rows[2].endswith("\t1")
+    status, out, _ = run(capsys, "suites", models / "stack", files[2], "--formula", "(2;%good%) < (2;%bad%)")
+    assert (status, "means over suites" in out) == (0, False)
+    for arguments, message in (
+        ((files[0], "--formula", "(3;%good%) < 1"), "item 7: the region of a formula must be one of 1, 2; got '3'"),
+        ((files[0], "--formula", "good < bad"), "number_a.json: not a formula: 'good < bad'"),
+        ((tmp_path / "none.json",), "none.json does not exist"),
+    ):
+        status, out, err = run(capsys, "suites", models / "stack", *arguments)
+        assert (status, out, message in err) == (2, "", True), err
+
+
+def test_contrasts(capsys, tmp_path):
+    table = tmp_path / "words.csv"
+    rows = ["item,condition,verb,model,sentence,position,word,surprisal"]
+    for model in "xy":
+        for item in range(4):
+            for i, condition in enumerate(("short", "long")):
+                words = [("the", 1.0), ("dog", 2.0 + i * (item + 1)), ("slept", 3.0)]
+                rows += [
+                    f"{item},{condition},2,{model},{2 * item + i + 1},{place},{word},{bits}"
+                    for place, (word, bits) in enumerate(words, start=1)
+                ]
+    table.write_text("\n".join(rows))
+    command = ("contrasts", table, "--item", "item", "--by", "condition")
+    result = run_json(capsys, *command, "--region", "verb", "--pattern", "dog slept", "--items", tmp_path / "i.tsv")
+    assert [(each["model"], each["region"]) for each in result["regions"][:2]] == [("x", "verb"), ("x", "dog slept")]
+    for region, mean in zip(result["regions"][:2], (2.0, 5.0), strict=True):
+        assert region["means"][0]["difference"] == mean
+        assert region["contrasts"]["long - short"]["difference"] == pytest.approx(2.5)
+    assert "y\tverb\t3\tcontrast\tlong - short\t4.0\n" in (tmp_path / "i.tsv").read_text()
+    status, out, _ = run(capsys, *command, "--region", "verb:verb+1")
+    assert (status, "a model has no subjects" in out) == (0, True)
+    for arguments, message in (
+        ((), "give a --region or a --pattern"),
+        (("--region", "verb", "--by", "item", "model"), "--by takes one or two columns; got 3"),
+        (("--region", "verb", "--column", "entropy"), "words.csv: a column must be one of item, "),
+        (("--pattern", "("), "--pattern"),
+    ):
+        status, out, err = run(capsys, *command, *arguments)
+        assert (status, out, message in err) == (2, "", True), err
+
+
 def test_properties_of_minimal_pairs(capsys, models, tmp_path):
     """Numbers and text of the same digits are one group; names of the table's own columns change in it."""
     pair = {"good": "the dog sleeps .", "bad": "the dog sleep ."}
