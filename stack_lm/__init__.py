@@ -59,6 +59,7 @@ if TYPE_CHECKING:  # aliases, by which type checkers know public names
     from .scoring.surprisal import surprisal as surprisal
     from .text.tokenization import train_subword_tokenizer as train_subword_tokenizer
     from .text.tokenization import train_word_tokenizer as train_word_tokenizer
+    from .training.loss_parts import LossParts as LossParts
     from .training.temperature import TemperatureSchedule as TemperatureSchedule
 
 __version__ = "1.0.0rc1"
@@ -73,6 +74,7 @@ _HOMES = {
     "DeepStackRNNForCausalLM": "models.modeling_deep",
     "DeepStackRNNModel": "models.modeling_deep",
     "Intervention": "nn.interventions",
+    "LossParts": "training.loss_parts",
     "MemoryCache": "models.cache",
     "MemoryGenerationMixin": "models.cache",
     "MemoryLayer": "nn.memory_layer",

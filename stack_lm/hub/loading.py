@@ -117,7 +117,7 @@ def _check_config(auto_class: Any, path: str, config: PreTrainedConfig) -> None:
     layers = getattr(config.get_text_config(), "num_hidden_layers", None)
     if isinstance(layers, int) and layers > _MOST_LAYERS:
         raise InputError(f"its config.json has {layers:,} layers; at most {_MOST_LAYERS:,} are supported")
-    if type(config) not in auto_class._model_mapping and not hasattr(config, "auto_map"):
+    if type(config) not in auto_class._model_mapping and not getattr(config, "auto_map", None):
         use = ", for `stack-lm parse` and `parse-f1` only" if config.model_type == "span_parser" else ""
         raise InputError(f"it is a model of type {config.model_type}{use}")
     if not Path(path).is_dir():

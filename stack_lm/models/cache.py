@@ -245,9 +245,17 @@ class MemoryGenerationMixin(GenerationMixin):
 
     @functools.wraps(GenerationMixin.generate)
     def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """See transformers; a cache may be given as `cache` or `past_key_values`."""
+        """See transformers; a cache may be given as `cache` or `past_key_values`.
+
+        A streamer ends even if generation fails, so that a thread which reads it does not wait for ever.
+        """
         parent: Any = super()
-        return parent.generate(*args, **name_cache(kwargs, CACHE_NAME))
+        try:
+            return parent.generate(*args, **name_cache(kwargs, CACHE_NAME))
+        except BaseException:
+            if kwargs.get("streamer") is not None:
+                kwargs["streamer"].end()
+            raise
 
     def _prepare_cache_for_generation(  # type: ignore[override]
         self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any

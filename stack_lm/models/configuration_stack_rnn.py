@@ -53,9 +53,13 @@ class ModelConfig(PreTrainedConfig):
             raise ValueError(
                 f"{type(self).__name__} has no field {unknown[0]!r}; its fields are {', '.join(fields)}{near}"
             )
-        super().__post_init__(**kwargs)
+        super().__post_init__(**({"auto_map": {}} | kwargs))  # other programs read it unguarded
         self.complete()
         ModelConfig.register_models()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, with `auto_map` only if a model has its code beside it."""
+        return {key: value for key, value in super().to_dict().items() if key != "auto_map" or value}
 
     @property
     def memory_names(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,9 +12,10 @@ from transformers.loss.loss_utils import ForCausalLMLoss
 from transformers.utils import can_return_tuple, logging
 from transformers.utils.generic import merge_with_config_defaults
 
+from ..core.labels import IGNORED
 from ..nn import memories
 from ..nn.controlled import Actions
-from .arguments import is_plain_linear, refuse_unknown
+from .arguments import is_plain_linear, prepare_labels, refuse_unknown
 from .cache import MemoryCache
 from .configuration_layers import AuxiliaryLoss
 from .loss import causal_lm_loss
@@ -49,7 +50,8 @@ class LayeredCausalLMOutput(StackRNNCausalLMOutput):
     """`StackRNNCausalLMOutput` with the parts of the loss.
 
     Attributes:
-        loss: in training mode, that of the head plus the weighted auxiliary losses; otherwise that of the head.
+        loss: that of the head, in nats. In training mode its gradient is that of its sum with the weighted auxiliary
+            losses.
         loss_parts: in training mode, unweighted, without gradients and in nats: "main" for the head, and "auxiliary_0"
             and so on, by the number of the layer.
     """
@@ -87,10 +89,28 @@ class LayerInputs(NamedTuple):
     position_ids: Tensor | None
 
 
+class _WithGradient(torch.autograd.Function):
+    """Hidden states as they are, whose backward pass also is that of a loss."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, loss: Tensor) -> Tensor:
+        ctx.like = loss
+        return hidden.view_as(hidden)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return grad, torch.ones_like(ctx.like)
+
+
 class LayeredModel(StackRNNPreTrainedModel):
-    """Token embeddings and a list of layers, some with a memory, which a subclass runs in `_run`."""
+    """Token embeddings and a list of layers, some with a memory, which a subclass runs in `_run`.
+
+    Attributes:
+        losses_of: the weighted auxiliary losses of layers' outputs, input ids and mask; the model with a head sets it.
+    """
 
     layers: nn.ModuleList
+    losses_of: Callable[[Sequence[Tensor], Tensor, Tensor | None], Tensor] | None = None
 
     @can_return_tuple
     @merge_with_config_defaults
@@ -105,6 +125,7 @@ class LayeredModel(StackRNNPreTrainedModel):
         output_actions: bool = False,
         position_ids: Tensor | None = None,
         actions_only: bool = False,
+        auxiliary_losses: bool = True,
         **kwargs: Any,
     ) -> LayeredModelOutput:
         """Run token ids, or embeddings, through the network.
@@ -112,7 +133,9 @@ class LayeredModel(StackRNNPreTrainedModel):
         Args, Raises: as `StackRNNModel.forward`. In a transformer, `position_ids` [B, T] or [1, T] replace the numbers
             of the tokens, from 0 without padding; they do not change the order in which memories and recurrent cells
             read. With learned positions a sequence that is longer is an error too. `actions_only` returns only the
-            actions, and does not run the layers after the last memory; a cache is then an error.
+            actions, and does not run the layers after the last memory; a cache is then an error. In training mode the
+            gradient of `last_hidden_state` brings that of the auxiliary losses with it, as of a language model of
+            input_ids, for trainers that compute losses from it; `auxiliary_losses=False` leaves it out.
         """
         refuse_unknown(kwargs | {"position_ids": position_ids})
         embedded = self.embed(input_ids, inputs_embeds)
@@ -129,6 +152,8 @@ class LayeredModel(StackRNNPreTrainedModel):
         hidden = self.transform(states[-1])
         if hidden is not states[-1] and mask is not None:
             hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0)
+        if auxiliary_losses and self.training and torch.is_grad_enabled() and self.config.auxiliary_losses:
+            hidden = self._with_losses(hidden, own, input_ids, attention_mask)
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         of_layers = tuple(states) if output_hidden_states else None
@@ -144,6 +169,19 @@ class LayeredModel(StackRNNPreTrainedModel):
             any; and the actions of each layer.
         """
         raise NotImplementedError
+
+    def _with_losses(
+        self, hidden: Tensor, outputs: Sequence[Tensor], input_ids: Tensor | None, mask: Tensor | None
+    ) -> Tensor:
+        """The hidden states, with the gradient of the auxiliary losses: see `forward`."""
+        if self.losses_of is None or input_ids is None:
+            if not torch.compiler.is_compiling():
+                logger.warning_once(
+                    "Auxiliary losses need the heads and the input_ids of a language model; in this training they do "
+                    "not arise, and layers that only they reach (detach: true) keep their weights."
+                )
+            return hidden
+        return _WithGradient.apply(hidden, self.losses_of(outputs, input_ids, mask))
 
     def transform(self, outputs: Tensor) -> Tensor:
         """Return the input of the heads [..., H], from the outputs of the last layer."""
@@ -185,9 +223,9 @@ class AuxiliaryHead(nn.Module):
 class LayeredForCausalLM(StackRNNForCausalLM):
     """A language model of several layers, some of which may have their own loss.
 
-    Called like `StackRNNForCausalLM`. In training mode its loss is the sum of the head's and of the auxiliary losses,
-    which are also in the output (`LayeredCausalLMOutput`). In evaluation mode it is the head's alone, and the others
-    are not computed.
+    Called like `StackRNNForCausalLM`, its loss is the head's. In training mode the gradient is that of the sum with the
+    auxiliary losses, which are in the output (`LayeredCausalLMOutput`). Without labels, as under a trainer with a loss
+    of its own, they take the input ids as labels: see `LayeredModel.forward`.
 
     Args:
         config: the configuration of the layers, `layer_sizes`, and of the losses, `losses()`.
@@ -202,6 +240,8 @@ class LayeredForCausalLM(StackRNNForCausalLM):
             AuxiliaryHead(loss, config.layer_sizes[loss.layer], config) for loss in config.losses()
         )
         self.updates = 0
+        if self._heads:
+            self.model.losses_of = self._losses_of_ids  # type: ignore[assignment]
         self.post_init()
 
     @property
@@ -222,15 +262,14 @@ class LayeredForCausalLM(StackRNNForCausalLM):
                     head.lm_head = self._get_resized_lm_head(head.lm_head, self.config.vocab_size, mean_resizing=False)
         return embeddings
 
+    def _of_network(self, has_labels: bool) -> dict[str, Any]:
+        return {"auxiliary_losses": not has_labels}  # with labels, `_answer` computes them
+
     def _answer(
         self, outputs: StackRNNModelOutput, loss: Tensor | None, logits: Tensor | None, **of_loss: Any
     ) -> LayeredCausalLMOutput:
         answer = outputs.answered(LayeredCausalLMOutput, loss, logits)
-        if not self.training or not self._heads:
-            return answer
-        if loss is None:
-            if torch.is_grad_enabled():
-                _warn_of_missing_labels()
+        if not self.training or not self._heads or loss is None:
             return answer
         parts = {"main": loss.detach()}
         assert isinstance(outputs, LayeredModelOutput)
@@ -244,9 +283,24 @@ class LayeredForCausalLM(StackRNNForCausalLM):
         for head in self._heads:
             part = self._auxiliary_loss(head, outputs.layer_outputs[head.loss.layer], **of_loss)
             parts[f"auxiliary_{head.loss.layer}"] = part.detach()
-            loss = loss + head.loss.weight_at(self.updates) * part
+            # The gradient of the sum, but the value of the head's loss, which compares with evaluation.
+            loss = loss + head.loss.weight_at(self.updates) * (part - part.detach())
         answer.loss, answer.loss_parts = loss, parts
         return answer
+
+    def _losses_of_ids(self, outputs: Sequence[Tensor], input_ids: Tensor, mask: Tensor | None) -> Tensor:
+        """The weighted auxiliary losses of a language model of the input ids, of `layer_outputs`; 0 without a label."""
+        labels = input_ids
+        if mask is not None:
+            labels = input_ids.masked_fill(mask[:, -input_ids.shape[1] :] == 0, IGNORED)
+            labels = labels if (left := prepare_labels(labels, mask, {})[0]) is None else left
+        count = (labels[:, 1:] != IGNORED).sum().clamp(min=1)
+        parts = (
+            head.loss.weight_at(self.updates)
+            * self._auxiliary_loss(head, outputs[head.loss.layer], labels=labels, num_items_in_batch=count)
+            for head in self._heads
+        )
+        return torch.stack(list(parts)).sum()
 
     def _auxiliary_loss(self, head: AuxiliaryHead, outputs: Tensor, **of_loss: Any) -> Tensor:
         hidden = self.dropout(head(outputs))
@@ -258,11 +312,3 @@ class LayeredForCausalLM(StackRNNForCausalLM):
             of_loss.pop(name, None)
         loss: Tensor = ForCausalLMLoss(logits, vocab_size=self.config.vocab_size, **of_loss)
         return loss
-
-
-def _warn_of_missing_labels() -> None:
-    if not torch.compiler.is_compiling():
-        logger.warning_once(
-            "The model was called in training mode without labels, so its auxiliary losses are not computed, and "
-            "layers that only they reach do not learn. A loss of your own and label_smoothing_factor have this effect."
-        )

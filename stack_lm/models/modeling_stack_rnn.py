@@ -390,9 +390,10 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
                 logits are computed, and for labels that are not one integer for each token.
             TypeError: for an unknown argument, such as label_smoothing, which transformers' losses ignore.
         """
-        outputs, of_loss = self.run_model(
-            kwargs, input_ids=input_ids, attention_mask=attention_mask, cache=cache, inputs_embeds=inputs_embeds
-        )
+        has_labels = labels is not None or kwargs.get("shift_labels") is not None
+        inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask, "cache": cache}
+        inputs |= {"inputs_embeds": inputs_embeds} | self._of_network(has_labels)
+        outputs, of_loss = self.run_model(kwargs, **inputs)
         hidden: Any = outputs.last_hidden_state
         own_loss = self.loss_function is not ForCausalLMLoss
         shifted = of_loss.get("shift_labels")
@@ -403,7 +404,6 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
             elif labels is not None:
                 labels = whole_numbers(labels, shape)
         labels, of_loss = prepare_labels(labels, attention_mask, of_loss)
-        has_labels = labels is not None or shifted is not None
         needed = why_logits(has_labels, logits_to_keep, own_loss, self.lm_head)
         if skip_logits and needed:
             raise ValueError(f"skip_logits=True cannot be used: {needed}")
@@ -422,6 +422,10 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
             of_loss |= {"loss_dtype": loss_dtype, "softmax_samples": softmax_samples}
             loss = causal_lm_loss(self.dropout(hidden), self.lm_head, labels, **of_loss)
         return self._answer(outputs, loss, logits, labels=labels, **of_loss)
+
+    def _of_network(self, has_labels: bool) -> dict[str, Any]:
+        """Further arguments of the network under the head; `has_labels`: whether this call computes a loss."""
+        return {}
 
     def _answer(
         self, outputs: StackRNNModelOutput, loss: Tensor | None, logits: Tensor | None, **of_loss: Any

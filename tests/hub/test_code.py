@@ -145,6 +145,7 @@ def test_save_pretrained_writes_code_if_asked(tmp_path):
     loaded.save_pretrained(tmp_path / "without")
     assert "auto_map" not in json.loads((tmp_path / "without" / "config.json").read_text())
     assert not list((tmp_path / "without").glob("*.py"))
+    assert tiny_config().auto_map == {}  # other programs read it of any configuration
 
 
 @pytest.mark.usefixtures("registries")

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 from test_modeling import D1, EXIT, ids, make_lm, tiny_config, tokenizer_of
-from transformers import pipeline
+from transformers import TextIteratorStreamer, pipeline
 
 from stack_lm import (
     MemoryCache,
@@ -139,6 +139,13 @@ def test_a_users_cache_is_continued_and_expanded(name):
     assert cache.get_seq_length() > 4  # the cache given was the one used
     torch.manual_seed(3)
     assert torch.equal(continued, model.generate(prompt, do_sample=True, max_new_tokens=4, num_return_sequences=3))
+
+
+def test_a_reader_of_a_stream_does_not_wait_for_a_generation_that_has_failed():
+    streamer = TextIteratorStreamer(tokenizer_of(), timeout=5)
+    with pytest.raises(IndexError, match="input_ids must be in"):
+        make_lm().generate(torch.tensor([[10_000]]), max_new_tokens=3, streamer=streamer)
+    list(streamer)
 
 
 def test_a_memorys_temperature_is_not_generations(tmp_path):

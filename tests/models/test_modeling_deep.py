@@ -122,7 +122,7 @@ def test_it_is_the_composition_of_its_layers(detach):
     (main + 0.25 * auxiliary).backward()
     outputs = model.train()(batch, labels=batch)
     outputs.loss.backward()
-    torch.testing.assert_close(outputs.loss, main + 0.25 * auxiliary)
+    torch.testing.assert_close(outputs.loss, main)  # the value; the gradient is that of the sum
     torch.testing.assert_close(outputs.loss_parts, {"main": main.detach(), "auxiliary_0": auxiliary.detach()})
     found = gradients(model)
     for name, expected in gradients(by_hand).items():
@@ -175,11 +175,15 @@ def test_a_weight_that_falls():
         make(auxiliary_losses=[{"layer": 0, "weight": {"start": 2, "end": 1, "steps": 4}}]).train(),
         ids(2, 6),
     )
+    own = model.auxiliary_heads[0].lm_head
     for step, weight in ((0, 2.0), (1, 1.75), (4, 1.0), (100, 1.0)):
         model.begin_update(step)
         outputs = model(batch, labels=batch)
-        parts = outputs.loss_parts
-        torch.testing.assert_close(outputs.loss.detach(), parts["main"] + weight * parts["auxiliary_0"])
+        assert outputs.loss == outputs.loss_parts["main"]
+        (found,) = torch.autograd.grad(outputs.loss, [own.bias])
+        logits = own(model.model(batch, auxiliary_losses=False).layer_outputs[0])[:, :-1].flatten(0, 1)
+        expected = torch.autograd.grad(F.cross_entropy(logits, batch[:, 1:].flatten()), [own.bias])[0]
+        torch.testing.assert_close(found, weight * expected)
 
 
 def test_parts_of_the_loss_take_the_same_path():

@@ -191,7 +191,7 @@ def test_a_recurrent_cell_and_the_loss_on_it_equal_their_formulas(detach):
     weights = dict(model.named_parameters())
     expected = torch.autograd.grad(main + 0.25 * auxiliary, list(weights.values()))
     outputs = model.train()(tokens, labels=tokens)
-    torch.testing.assert_close(outputs.loss, main + 0.25 * auxiliary, rtol=1e-12, atol=0)
+    torch.testing.assert_close(outputs.loss, main, rtol=1e-12, atol=0)
     torch.testing.assert_close(outputs.loss_parts, {"main": main, "auxiliary_0": auxiliary}, rtol=1e-12, atol=0)
     found = torch.autograd.grad(outputs.loss, list(weights.values()))
     for name, one, other in zip(weights, found, expected, strict=True):
@@ -305,16 +305,44 @@ def test_errors_have_one_line(fields, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_loss_without_the_model_warns_that_auxiliary_losses_are_missing(caplog, monkeypatch):
+@pytest.mark.parametrize("head", ["own", "shared"])
+def test_auxiliary_losses_arise_under_a_loss_of_ones_own(head):
+    """On the network's hidden states or on the logits, with padding, the gradient is that of the model's own loss."""
+    losses = [{"layer": 0, "weight": 0.25, "head": head}]
+    model = make(CELL | {"detach": True}, auxiliary_losses=losses, dropout=0.0).double().train()
+    tokens = torch.nn.functional.pad(ids(3, 6), (2, 0))
+    tokens[0, 2:4] = 0
+    mask = (tokens != 0).long()
+    labels = tokens.masked_fill(tokens == 0, -100)
+    weights = list(model.parameters())
+    expected = torch.autograd.grad(model(tokens, mask, labels=labels, skip_logits=False).loss, weights)
+    counted = labels[:, 1:].masked_fill(mask[:, :-1] == 0, -100).flatten()
+    for logits in (model(tokens, mask).logits, model.lm_head(model.base_model(tokens, mask).last_hidden_state)):
+        loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), counted)
+        for found, own in zip(torch.autograd.grad(loss, weights), expected, strict=True):
+            torch.testing.assert_close(found, own, rtol=1e-5, atol=1e-7)  # the loss of logits is in float32
+    alone = torch.autograd.grad(model(tokens[:, :1]).logits.sum(), weights, allow_unused=True)  # it predicts nothing
+    assert all(grad is None or bool(grad.isfinite().all()) for grad in alone)
+
+
+def test_training_without_what_auxiliary_losses_need_says_so_once(caplog, monkeypatch):
     logger = modeling_layers.logger
     monkeypatch.setattr(logger, "warning_once", logger.warning)
     logger.addHandler(caplog.handler)
     model = make(CELL | {"detach": True}, "attention", auxiliary_losses=[{"layer": 0}]).train()
+    embedded = model.model.embed_tokens(ids(2, 6)).detach()
     model(ids(2, 6), labels=ids(2, 6))
+    model(ids(2, 6))
+    model(inputs_embeds=embedded, labels=ids(2, 6))
     with torch.no_grad():
-        model(ids(2, 6))
-    model.eval()(ids(2, 6))
+        model(inputs_embeds=embedded)
+    model.eval()(inputs_embeds=embedded)
     assert not caplog.records
-    model.train()(ids(2, 6))
+    for call in (
+        lambda: model.train()(inputs_embeds=embedded),
+        lambda: type(model.model)(model.config).train()(ids(2, 6)),
+    ):
+        call()
+        assert "layers that only they reach (detach: true) keep their weights" in caplog.text
+        caplog.clear()
     logger.removeHandler(caplog.handler)
-    assert "its auxiliary losses are not computed" in caplog.text

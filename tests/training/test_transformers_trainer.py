@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader
 from transformers import DataCollatorForLanguageModeling, TrainingArguments
 from transformers import Trainer as TransformersTrainer
 
+from stack_lm import DeepStackRNNConfig, DeepStackRNNForCausalLM, LossParts
 from stack_lm.training.batches import collate
 from stack_lm.training.language_model import Trainer, make_model
 from stack_lm.training.new_model import InitialModel
@@ -70,6 +71,36 @@ def test_the_loss_curve_is_that_of_transformers_trainer(tmp_path, accumulation):
     assert rates[0][1:] == pytest.approx(rates[1][:-1])  # theirs is logged before the schedule's step, ours behind it
     for name, value in ours.model.state_dict().items():
         torch.testing.assert_close(model.state_dict()[name], value, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.*pin_memory")
+def test_parts_of_the_loss_are_logged_by_name(tmp_path):
+    """With accumulated gradients; the loss itself is that of prediction, in training as in evaluation."""
+    layers = [{"memory": "stack", "hidden_size": 8, "memory_size": 4}, {"memory": "none", "hidden_size": 8}]
+    model = DeepStackRNNForCausalLM(DeepStackRNNConfig(vocab_size=20, layers=layers, auxiliary_losses=[{"layer": 0}]))
+    ids = torch.randint(20, (8, 6))
+    with torch.no_grad():
+        parts = [model.train()(each, labels=each).loss_parts for each in ids.split(2)]
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path),
+        per_device_train_batch_size=2,
+        gradient_accumulation_steps=2,
+        max_steps=2,
+        logging_steps=2,
+        learning_rate=0.0,
+        save_strategy="no",
+        report_to="none",
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    data = [{"input_ids": row, "labels": row} for row in ids]
+    trainer = TransformersTrainer(model, arguments, train_dataset=data, callbacks=[LossParts()])
+    trainer.train()
+    (record,) = (each for each in trainer.state.log_history if "loss" in each)
+    for name in ("main", "auxiliary_0"):
+        assert record[f"loss_{name}"] == pytest.approx(sum(float(part[name]) for part in parts) / 4, rel=1e-5)
+    assert record["loss"] == pytest.approx(record["loss_main"], rel=1e-5)
+    assert not model._forward_hooks
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
