@@ -98,7 +98,7 @@ class _WithGradient(torch.autograd.Function):
         return hidden.view_as(hidden)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         return grad, torch.ones_like(ctx.like)
 
 
@@ -153,7 +153,7 @@ class LayeredModel(StackRNNPreTrainedModel):
         if hidden is not states[-1] and mask is not None:
             hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0)
         if auxiliary_losses and self.training and torch.is_grad_enabled() and self.config.auxiliary_losses:
-            hidden = self._with_losses(hidden, own, input_ids, attention_mask)
+            hidden = self._with_losses(hidden, own, input_ids, mask)
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         of_layers = tuple(states) if output_hidden_states else None
@@ -292,8 +292,7 @@ class LayeredForCausalLM(StackRNNForCausalLM):
         """The weighted auxiliary losses of a language model of the input ids, of `layer_outputs`; 0 without a label."""
         labels = input_ids
         if mask is not None:
-            labels = input_ids.masked_fill(mask[:, -input_ids.shape[1] :] == 0, IGNORED)
-            labels = labels if (left := prepare_labels(labels, mask, {})[0]) is None else left
+            labels, _ = prepare_labels(input_ids.masked_fill(~mask, IGNORED), mask, {})  # type: ignore[assignment]
         count = (labels[:, 1:] != IGNORED).sum().clamp(min=1)
         parts = (
             head.loss.weight_at(self.updates)
