@@ -56,7 +56,7 @@ def copy_model(source: Path, target: Path, patterns: Sequence[str] = PUBLISHED) 
 def upload(
     directory: Path, repo_id: str, *, private: bool | None = None, keep: Sequence[str] = (), **commit: Any
 ) -> str:
-    """Upload all files of a directory in one commit, creating the repository if necessary.
+    """Upload all files of a directory in one commit, creating the repository, and the branch `revision`, if necessary.
 
     Args:
         directory: the files.
@@ -75,5 +75,7 @@ def upload(
     # An unknown argument fails before there is a repository.
     inspect.signature(api.upload_folder).bind(repo_id=repo_id, folder_path=directory, ignore_patterns=[*keep], **commit)
     created = api.create_repo(repo_id, private=private, exist_ok=True)
+    if commit.get("revision") is not None:
+        api.create_branch(created.repo_id, branch=commit["revision"], exist_ok=True)
     existing = [name for name in keep if api.file_exists(created.repo_id, name)]
     return str(api.upload_folder(repo_id=created.repo_id, folder_path=directory, ignore_patterns=existing, **commit))

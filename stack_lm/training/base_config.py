@@ -175,7 +175,8 @@ class BaseLoopConfig:
         eval_every: updates between validations within an epoch; null validates after each epoch only.
         save_every: updates between checkpoints; null saves one after each epoch.
         keep_checkpoints: number of checkpoints to keep; with `patience`, the best one is kept too.
-        save_epochs: keep each epoch's model in epochs/N.
+        save_epochs: keep the model after each epoch, in epochs/N; or after those of a list, also parts of one, such as
+            [0.1, 0.5, 1, 2], which a stream has not.
         tracker: an Accelerate tracker that gets the metrics too, such as "tensorboard" (needs `stack-lm[tracking]`).
         threads: threads of a single process on a CPU: a number, or "auto" for torch's number, up to 8. On a GPU and
             with several processes, torch's own number is kept.
@@ -204,7 +205,7 @@ class BaseLoopConfig:
     eval_every: Count | None = field(default=None, metadata=MAY_CHANGE)
     save_every: Count | None = field(default=None, metadata=MAY_CHANGE)
     keep_checkpoints: Count = field(default=2, metadata=MAY_CHANGE)
-    save_epochs: bool = field(default=False, metadata=MAY_CHANGE)
+    save_epochs: bool | list[Positive] = field(default=False, metadata=MAY_CHANGE)
     tracker: str | None = field(default=None, metadata=MAY_CHANGE)
     threads: Literal["auto"] | Count = field(default="auto", metadata=MAY_CHANGE)
     initial_model: str | None = None

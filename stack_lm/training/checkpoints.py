@@ -100,3 +100,20 @@ def _read_mapping(path: Path) -> dict[str, Any] | None:
         return json_object(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def kept_steps(epochs: bool | Sequence[float], updates: int | None) -> dict[int, str]:
+    """The updates after which `training.save_epochs` keeps the model, with the names of their epochs.
+
+    Args:
+        epochs: the setting.
+        updates: updates in an epoch; None if unknown.
+
+    Raises:
+        InputError: for parts of an epoch of unknown length.
+    """
+    if isinstance(epochs, bool):
+        return {}
+    if updates is None:
+        raise InputError("training.save_epochs of a stream is true or false: the length of its epochs is not known")
+    return {max(1, round(epoch * updates)): f"{epoch:g}" for epoch in epochs}

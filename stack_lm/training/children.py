@@ -46,7 +46,7 @@ class Workers(ProcessPoolExecutor):
         super().__init__(number, get_context("spawn"), _begin, (Imports(), initializer, arguments))
 
     def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
-        """As in the base class, where the first calls start the processes."""
+        """Submit a call, as in the base class, where the first ones start the processes."""
         with _without_interrupts():
             return super().submit(*args, **kwargs)
 

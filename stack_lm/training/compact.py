@@ -65,7 +65,7 @@ class TokenArray(_Packed[list[int]]):
         return self.ids.nbytes + self.ends.nbytes
 
     def contains(self, others: TokenArray) -> np.ndarray:
-        """Whether each of other sentences [others], bool, is also here."""
+        """Find out which of some other sentences are here too, [others], bool."""
         # Few sentences share their length and last tokens, so that few are compared whole.
         keys, sought = self._keys(), others._keys()
         alike = np.flatnonzero(np.isin(keys, sought))

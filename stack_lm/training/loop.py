@@ -30,7 +30,7 @@ from ..models.modeling_base import MemoryPreTrainedModel
 from .base_config import BaseConfig, BaseLoopConfig
 from .batches import Batches, Collated
 from .carried import CarriedState
-from .checkpoints import STATE_FILE, find_damage, read_state
+from .checkpoints import STATE_FILE, find_damage, kept_steps, read_state
 from .new_model import freeze_weights
 from .optimizer import last_rate, load_schedule
 from .preemption import Stopped, StopSignals
@@ -101,7 +101,9 @@ class TrainingLoop(ABC):
         self.temperature = make_temperature_schedule(loop, model)
         set_seed(config.seed, device_specific=True)  # from here each process has its own dropout
         per_epoch = self.batches.steps_per_epoch
-        planned = None if per_epoch is None else loop.epochs * math.ceil(per_epoch / loop.gradient_accumulation)
+        updates = None if per_epoch is None else math.ceil(per_epoch / loop.gradient_accumulation)
+        planned = None if updates is None else loop.epochs * updates
+        self._kept = kept_steps(loop.save_epochs, updates)
         self.total = min(n for n in (planned, loop.max_steps) if n is not None)
         self.updater = Updater(self.accelerator, loop, model, self.total)
         self.model = self.updater.model
@@ -251,11 +253,12 @@ class TrainingLoop(ABC):
         log = due(loop.log_every) or ended or final
         evaluate = due(loop.eval_every) or ended or final
         save = (due(loop.save_every) if loop.save_every else ended) or final or stop
-        if not (log or evaluate or save):
+        keep = f"{self.epoch}" if ended and loop.save_epochs is True else self._kept.get(self.step)
+        if not (log or evaluate or save or keep):
             return
         paused = time.perf_counter()
         self._check(self._record.fault(self.step))
-        if evaluate or save:
+        if evaluate or save or keep:
             self._check(self.updater.fault(self.step))
         if log:
             self._log_losses()
@@ -265,8 +268,8 @@ class TrainingLoop(ABC):
             for line in f"step {self.step:,}, epoch {self.epoch}: {summary}".splitlines():
                 self._note(line)
             save |= self._update_best(self._last) or self.over
-        if ended and loop.save_epochs:
-            self._save(partial(self.run.save_epoch, self.epoch))
+        if keep:
+            self._save(partial(self.run.save_epoch, keep))
         if save:
             self._save_checkpoint()
         if stop and not self.over:

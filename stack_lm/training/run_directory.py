@@ -27,7 +27,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from safetensors import SafetensorError
 
 from ..core.atomic import reason_of
-from ..core.checks import build
+from ..core.checks import build, is_number
 from ..core.config_files import CONFIG_FILE, METRICS_FILE, read_yaml
 from ..core.console import print_note
 from ..core.errors import InputError
@@ -174,10 +174,10 @@ class RunDirectory:
 
         on_first_process(finish)
 
-    def save_epoch(self, epoch: int, write: Callable[[Path], None]) -> None:
+    def save_epoch(self, epoch: str, write: Callable[[Path], None]) -> None:
         """Keep an epoch's model, which `write` saves to a given directory. Call it on one process."""
         what = f"the model of epoch {epoch} in {self.path / EPOCHS}"
-        partial, target = self._new_partial("epoch", what), self.path / EPOCHS / str(epoch)
+        partial, target = self._new_partial("epoch", what), self.path / EPOCHS / epoch
         with writing(what, self._what_is_left()):
             write(partial)
             shutil.rmtree(target, ignore_errors=True)
@@ -277,7 +277,7 @@ class RunDirectory:
         for name in (*self._model_files(), _MODEL_FILES, METRICS_FILE):
             (self.path / name).unlink(missing_ok=True)
         shutil.rmtree(self.path / TRACKER, ignore_errors=True)
-        epochs = [path for path in (self.path / EPOCHS).glob("*") if path.name.isdecimal()]
+        epochs = [path for path in (self.path / EPOCHS).glob("*") if is_number(path.name)]
         for directory in (*all_checkpoints(self.checkpoints), *epochs):
             shutil.rmtree(directory)
         for parent in (self.checkpoints, self.path / EPOCHS):

@@ -377,6 +377,8 @@ def test_a_dry_run_writes_what_would_be_uploaded(capsys, model, tmp_path, monkey
     assert run_json(capsys, "push", model, "someone/small", "--private")["target"] == "https://hub/commit"
     assert uploaded.files == files
     assert (uploaded.repository, uploaded.private) == ("someone/small", True)
+    run_json(capsys, "push", model, "someone/small", "--revision", "chck_1M")
+    assert uploaded.branch == "chck_1M"
     status, _, err = run(capsys, "push", model, "someone/small", "--dry-run", tmp_path / "up")
     assert (status, "up" in err) == (2, True)
 
@@ -421,7 +423,10 @@ def fake_hub(monkeypatch, there=()):
         def file_exists(self, repo_id, name):
             return name in there
 
-        def upload_folder(self, *, repo_id, folder_path, ignore_patterns, commit_message):
+        def create_branch(self, repo_id, *, branch, exist_ok):
+            uploaded.branch = branch
+
+        def upload_folder(self, *, repo_id, folder_path, ignore_patterns, commit_message, revision=None):
             uploaded.files = {p.name: p.read_bytes() for p in folder_path.iterdir() if p.name not in ignore_patterns}
             uploaded.message = commit_message
             return "https://hub/commit"

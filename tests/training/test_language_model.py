@@ -85,6 +85,16 @@ def test_a_run_writes_what_is_needed(tmp_path):
     assert not list(directory.rglob(".new"))
 
 
+def test_models_of_parts_of_epochs_are_kept(tmp_path):
+    config = run_config(tmp_path, save_epochs=[0.2, 1.0, 1.5], log_every=100, keep_checkpoints=99, save_every=1)
+    Trainer(config, quiet=True).train()
+    assert {path.name for path in (tmp_path / "epochs").iterdir()} == {"0.2", "1", "1.5"}
+    for epoch, step in (("0.2", 3), ("1", 15), ("1.5", 22)):
+        assert same(weights(tmp_path / "epochs" / epoch), weights(tmp_path / "checkpoints" / f"checkpoint-{step}"))
+    Trainer(run_config(tmp_path, epochs=1), overwrite=True, quiet=True)
+    assert not (tmp_path / "epochs").exists()
+
+
 @pytest.mark.parametrize(
     ("wanted", "device", "mixed", "native", "expected", "note"),
     [

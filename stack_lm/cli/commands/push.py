@@ -27,6 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(parser, "--dry-run DIRECTORY", "write the files to this directory, and upload nothing")
     option(parser, "--private", "make a new repository private", default=None)
     option(parser, "--message TEXT", "commit message", default="Upload model")
+    option(parser, "--revision BRANCH", "the branch to upload to, made if necessary", default=None)
 
 
 def run(options: argparse.Namespace) -> Report:
@@ -70,6 +71,7 @@ def _add_code(source: Path, directory: Path) -> None:
 
 def _upload(directory: Path, options: argparse.Namespace) -> str:
     try:
-        return upload(directory, options.repository, private=options.private, commit_message=options.message)
+        commit = {"commit_message": options.message, "revision": options.revision}
+        return upload(directory, options.repository, private=options.private, **commit)
     except Exception as error:  # the hub and the network have many kinds
         raise InputError(f"cannot upload to {options.repository}: {shortened(first_line(error), 300)}") from error
