@@ -8,7 +8,7 @@ from typing import ClassVar
 from ..core.errors import InputError
 from .base import Example, Task
 from .formats import DelimitedFormat, Transduction
-from .scores import Score, before_the_first_error, cross_entropy, of_strings, of_symbols
+from .scores import Score, before_the_first_error, cross_entropy, of_first, of_strings, of_symbols
 
 NULL, BEGIN, SEPARATOR, END, PAD = "#", "<s>", "|||", "</s>", "<pad>"
 
@@ -96,11 +96,12 @@ class Joined(PerStep):
     """Transductions: `<s> source ||| target </s>`, each symbol of which is the answer to those before it.
 
     `coarse` is the share of targets, with their ends, that are right as a whole. `fine` is the mean share of a target,
-    with its end, before the first error (Grefenstette et al. 2015, section 4.3).
+    with its end, before the first error (Grefenstette et al. 2015, section 4.3). `first` is the share of targets whose
+    first symbol is right (McCoy et al. 2020, section 3.4).
     NOTE: Grefenstette et al. (2015) have an input and an output vocabulary; a language model has one.
     """
 
-    scores: ClassVar[Mapping[str, Score]] = {"coarse": of_strings, "fine": before_the_first_error}
+    scores: ClassVar[Mapping[str, Score]] = {"coarse": of_strings, "fine": before_the_first_error, "first": of_first}
     shown = ("coarse", "fine")
 
     def __init__(self, task: Task) -> None:

@@ -41,6 +41,11 @@ def of_strings(answers: Answers) -> tuple[float, int]:
     return all(answers.right), 1
 
 
+def of_first(answers: Answers) -> tuple[float, int]:
+    """Strings whose first symbol is right."""
+    return answers.right[0], 1
+
+
 def before_the_first_error(answers: Answers) -> tuple[float, int]:
     """The share of a string's symbols before the first wrong one, for a mean over strings."""
     right = list(answers.right)

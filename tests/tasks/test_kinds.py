@@ -60,7 +60,7 @@ def test_every_task_has_its_scores(name):
     task = make_task(name)
     names = score_names(task)
     assert set(KINDS[task.kind].shown) <= set(names)
-    assert ("difference" in names) == name.startswith("dusell")
+    assert ("difference" in names) == name.startswith(("dusell", "brackets/dyck"))
 
 
 def test_scores_by_hand():

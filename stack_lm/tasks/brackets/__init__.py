@@ -1,0 +1,1 @@
+"""Dyck languages with options."""

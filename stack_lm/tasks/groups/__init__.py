@@ -1,0 +1,1 @@
+"""Word problems of finite groups."""
