@@ -9,7 +9,7 @@ from .evalb import read_parameters
 from .export import write_trees
 from .f1 import F1Score, GoldTree, prepare_gold, score_trees
 from .significance import F1Comparison, compare_f1
-from .treebank import read_predictions, read_treebank
+from .treebank import read_every_tree, read_predictions, read_treebank
 from .trees import ConstituencyTree, Span
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "prepare_gold",
     "random_distances",
     "random_merges",
+    "read_every_tree",
     "read_parameters",
     "read_predictions",
     "read_treebank",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +16,8 @@ def read_parameters(path: str) -> Convention:
     """The convention `evalb` with the settings of a parameter file, such as EVALB's COLLINS.prm.
 
     DELETE_LABEL, EQ_LABEL, EQ_WORD, LABELED, CUTOFF_LEN and DELETE_LABEL_FOR_LENGTH have EVALB's meaning. DEBUG and
-    MAX_ERROR are read and have no effect. Neither has QUOTE_LABEL: it handles words that are deleted by their tag in
-    one tree only, and here the gold tree's tags decide for both trees.
+    MAX_ERROR are read and have no effect. Neither has QUOTE_LABEL, with a warning: it handles words that are deleted by
+    their tag in one tree only, and here the gold tree's tags decide for both trees.
 
     NOTE: labels that are equal to one label are equal to each other, even through EQ_LABEL lines that form a chain;
         EVALB compares pair by pair. Traces (-NONE-) never count, because they are left out when trees are read.
@@ -40,7 +41,9 @@ def read_parameters(path: str) -> Convention:
                 uncounted.add(tag)
             case [("EQ_LABEL" | "EQ_WORD") as keyword, first, second]:
                 _make_equal(equal[keyword], first, second)
-            case ["DEBUG" | "MAX_ERROR" | "QUOTE_LABEL", _] | ["DISC_ONLY", "0"]:
+            case ["QUOTE_LABEL", label]:
+                warnings.warn(f"{path}, line {number}: QUOTE_LABEL {label} has no effect", stacklevel=2)
+            case ["DEBUG" | "MAX_ERROR", _] | ["DISC_ONLY", "0"]:
                 pass
             case [keyword, *_] if not keyword.startswith("#"):
                 raise InputError(f"{path}, line {number}: no setting of EVALB that can be used: {line.strip()!r}")

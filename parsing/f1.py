@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stack_lm.core.errors import InputError
+from stack_lm.text.escapes import unescape_word
 
 from .averages import Score, sentence_scores, summarize
 from .conventions import Convention, get_convention
 from .heads import HEAD_RULES
-from .trees import ConstituencyTree, Span, base_label, escape_word
+from .trees import ConstituencyTree, Span, base_label
 
 if TYPE_CHECKING:  # slow to load
     from nltk.tree import Tree
@@ -49,7 +50,7 @@ class GoldTree:
         """Restrict a predicted tree to the kept words, as the gold tree spells them; None if there are none.
 
         Args:
-            prediction: over all words, or over the kept ones. Upper and lower case may differ; brackets may be escaped.
+            prediction: over all words, or over the kept ones. Upper and lower case may differ, and so may the escapes.
 
         Raises:
             InputError: if the words differ; the message names the first difference.
@@ -157,7 +158,7 @@ def _same(words: Sequence[str], others: Sequence[str], equal: Mapping[str, str])
     if words == others:
         return True
     return len(words) == len(others) and all(
-        a == b or escape_word(a).casefold() == escape_word(b).casefold() or equal.get(a, a) == equal.get(b, b)
+        a == b or unescape_word(a).casefold() == unescape_word(b).casefold() or equal.get(a, a) == equal.get(b, b)
         for a, b in zip(words, others, strict=True)
     )
 
@@ -168,6 +169,7 @@ def score_trees(
     convention: str | Convention,
     *,
     keep_going: bool = False,
+    numbers: Sequence[int] | None = None,
 ) -> F1Score:
     """Score predicted trees.
 
@@ -178,6 +180,7 @@ def score_trees(
         convention: a name in `CONVENTIONS`, or your own convention.
         keep_going: leave out predictions that are missing or whose words differ from the gold tree's, and list them
             in `errors`.
+        numbers: the numbers of the trees, for messages; None counts from 1.
 
     Raises:
         InputError: if the numbers of trees differ, a prediction cannot be scored, or no sentence is left.
@@ -203,7 +206,8 @@ def score_trees(
             tally.add(number, golden, golden.align(prediction))
         except InputError as error:
             where = f" ({prediction.origin})" if prediction is not None and prediction.origin else ""
-            message = f"the predicted tree {number + 1}{where} cannot be scored: {error}"
+            named = number + 1 if numbers is None else numbers[number]
+            message = f"the predicted tree {named}{where} cannot be scored: {error}"
             if not keep_going:
                 raise InputError(message) from error
             errors.append(message)

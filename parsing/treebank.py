@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ BINARY_PARSE_KEYS = ("sentence1_binary_parse", "binary_parse", "tree", "parse")
 WORDS_KEYS = ("words", "tokens", "sentence")
 DISTANCES_KEY = "distances"
 NLTK_TREEBANK = "nltk:treebank"
+# As in brackets: without ASCII's white space.
+_WORD = re.compile(r"\S+", re.ASCII)
 
 
 def read_treebank(source: str, *, decoder: str = DEFAULT_DECODER, on_error: OnError = fail) -> list[ConstituencyTree]:
@@ -49,22 +52,38 @@ def read_treebank(source: str, *, decoder: str = DEFAULT_DECODER, on_error: OnEr
     Raises:
         InputError: for a missing or empty file, or a malformed tree; the message names file and line.
     """
-    trees: list[ConstituencyTree] = []
+    trees = read_every_tree(source, decoder=decoder, on_error=on_error)
+    return [tree for tree in trees if tree is not None]
+
+
+def read_every_tree(
+    source: str, *, decoder: str = DEFAULT_DECODER, on_error: OnError = fail
+) -> list[ConstituencyTree | None]:
+    """Read trees as `read_treebank` does, with None in the place of each that is left out.
+
+    So the trees keep their numbers, and trees of the same sentences their partners.
+    """
+    trees: list[ConstituencyTree | None] = []
     for name, read in _files(source, decoder, on_error):
         before = len(trees)
         try:
             trees += read()
-            if len(trees) == before and on_error is fail:
+            if trees[before:].count(None) == len(trees) - before and on_error is fail:
                 raise InputError(f"{name} has no trees")
         except InputError as error:
             on_error(error)
-    if not trees:
+    if trees.count(None) == len(trees):
         raise InputError(f"{source} has no trees that can be read")
     return trees
 
 
 def read_predictions(
-    source: str, *, sentences: int = 0, decoder: str = DEFAULT_DECODER, on_error: OnError = fail
+    source: str,
+    *,
+    gold: Sequence[ConstituencyTree | None] = (),
+    sentences: int = 0,
+    decoder: str = DEFAULT_DECODER,
+    on_error: OnError = fail,
 ) -> list[ConstituencyTree | None]:
     """Read the trees of a parser, in the order of their sentences.
 
@@ -72,31 +91,46 @@ def read_predictions(
 
     Args:
         source: see `read_treebank`.
-        sentences: how many sentences were parsed; of the empty lines at the end, those beyond that number do not count.
+        gold: the gold trees, as from `read_every_tree`. Where one is missing, the prediction is None, whatever it is; a
+            file without any tree in these places is also read.
+        sentences: how many sentences were parsed, without gold trees; of the empty lines at the end, those beyond that
+            number do not count.
         decoder: see `read_treebank`.
-        on_error: called with the error of a line or record, a `NoTree` if it is empty; its tree is then None. The
+        on_error: called with the error of a line or record, a `NoTree` if it has no words; its tree is then None. The
             default raises the error.
 
     Raises:
         InputError: see `read_treebank`.
     """
-    if source == NLTK_TREEBANK or Path(source).is_dir():
-        return list(read_treebank(source, decoder=decoder, on_error=on_error))
+    found = _predictions(source, len(gold) or sentences, decoder, on_error)
+    if len(found) == sum(tree is not None for tree in gold) < len(gold):
+        rest = iter(found)
+        found = [None if tree is None else next(rest) for tree in gold]
     trees: list[ConstituencyTree | None] = []
+    for i, result in enumerate(found):
+        if i < len(gold) and gold[i] is None:
+            result = None
+        elif isinstance(result, InputError):
+            on_error(result)
+            result = None
+        trees.append(result)
+    return trees
 
-    def leave_out(error: InputError) -> None:
-        on_error(error)
-        trees.append(None)
 
+def _predictions(
+    source: str, sentences: int, decoder: str, on_error: OnError
+) -> list[ConstituencyTree | InputError | None]:
+    """The trees of a parser, and errors in the place of others."""
+    trees: list[ConstituencyTree | InputError | None] = []
+    if source == NLTK_TREEBANK or Path(source).is_dir():
+        return [*read_every_tree(source, decoder=decoder, on_error=on_error)]
     if format_of(source) == "json":
-        for tree in _trees_of_records(source, decoder, leave_out):
-            trees.append(tree)  # one by one, as `leave_out` appends in between
-        return trees
+        return [*_trees_of_records(source, decoder)]
     lines = read_text(source).removesuffix("\n").split("\n")
     while len(lines) > max(sentences, 1) and not lines[-1].strip():
         lines.pop()
     if not _is_json(source) and _run_over_lines(lines):
-        return list(read_treebank(source, decoder=decoder, on_error=on_error))
+        return [*read_every_tree(source, decoder=decoder, on_error=on_error)]
     for number, line in enumerate(lines, start=1):
         where = f"{source}, line {number}"
         try:
@@ -107,7 +141,7 @@ def read_predictions(
             else:
                 trees.append(_only_tree(line, source, number))
         except InputError as error:
-            leave_out(error)
+            trees.append(error)
     return trees
 
 
@@ -120,10 +154,12 @@ def _only_tree(line: str, source: str, number: int) -> ConstituencyTree:
     trees = list(read_brackets(line, source, number))
     if len(trees) != 1:
         raise InputError(f"{source}, line {number}: one tree is needed on each line, but there are {len(trees)}")
+    if trees[0] is None:
+        raise NoTree(f"{source}, line {number}: the tree has no words")
     return trees[0]
 
 
-Reader = Callable[[], Iterable[ConstituencyTree]]
+Reader = Callable[[], Iterable[ConstituencyTree | None]]
 
 
 def _files(source: str, decoder: str, on_error: OnError) -> Iterator[tuple[str, Reader]]:
@@ -149,30 +185,35 @@ def _is_json(source: str) -> bool:
     return format_of(source) in ("json", "jsonl")
 
 
-def _read_file(source: str, decoder: str, on_error: OnError) -> Iterator[ConstituencyTree]:
+def _read_file(source: str, decoder: str, on_error: OnError) -> Iterator[ConstituencyTree | None]:
     if source != "-" and not os.path.exists(source):
         others = f"; trees come from a file, a directory or {NLTK_TREEBANK}"
         raise InputError(f"{source} does not exist{similar_path(source) or others}")
     if format_of(source) == "conllu":
         raise InputError(f"{source} has dependencies (CoNLL-U); F1 needs the phrases of bracketed trees")
     if _is_json(source):
-        yield from _trees_of_records(source, decoder, on_error)
+        for result in _trees_of_records(source, decoder):
+            if isinstance(result, InputError) and not isinstance(result, NoTree):
+                on_error(result)
+            yield None if isinstance(result, InputError) else result
         return
     yield from read_brackets(without_remarks(read_text(source)), source, on_error=on_error)
 
 
-def _trees_of_records(source: str, decoder: str, on_error: OnError) -> Iterator[ConstituencyTree]:
-    """The trees of JSON lines, or of a JSON list."""
-    unit, rows = read_rows(source, None, on_error, None)
+def _trees_of_records(source: str, decoder: str) -> Iterator[ConstituencyTree | InputError]:
+    """The trees of JSON lines, or of a JSON list, and errors in the place of others."""
+    errors: list[InputError] = []
+    unit, rows = read_rows(source, None, errors.append, None)
     for number, record in rows:
-        if isinstance(record, str):  # an empty line
+        yield from errors
+        errors.clear()
+        if not isinstance(record, dict):  # an empty line
             continue
         try:
-            tree = _from_record(record, f"{source}, {unit} {number}", decoder)
+            yield _from_record(record, f"{source}, {unit} {number}", decoder)
         except InputError as error:
-            on_error(error)
-        else:
-            yield tree
+            yield error
+    yield from errors
 
 
 def _from_record(record: dict[str, Any], where: str, decoder: str) -> ConstituencyTree:
@@ -193,10 +234,10 @@ def _from_record(record: dict[str, Any], where: str, decoder: str) -> Constituen
 
 
 def _from_distances(words: Any, distances: Any, where: str, decoder: str) -> ConstituencyTree:
-    words = words.split() if isinstance(words, str) else check_of(list[str])(f"{where}: words", words)
-    spaced = next((word for word in words if word.split() != [word]), None)
+    words = _WORD.findall(words) if isinstance(words, str) else check_of(list[str])(f"{where}: words", words)
+    spaced = next((word for word in words if _WORD.fullmatch(word) is None or not word.strip()), None)
     if spaced is not None:
-        raise InputError(f"{where}: a word must have no spaces; got {spaced!r}")
+        raise InputError(f"{where}: a word must have no spaces, but for such as the no-break space; got {spaced!r}")
     distances = check_of(list[float])(f"{where}: {DISTANCES_KEY}", distances)
     try:
         return tree_from_distances(words, distances, decoder)
@@ -204,7 +245,7 @@ def _from_distances(words: Any, distances: Any, where: str, decoder: str) -> Con
         raise InputError(f"{where}: {error}") from error
 
 
-def _read_nltk() -> Iterator[ConstituencyTree]:
+def _read_nltk() -> Iterator[ConstituencyTree | None]:
     from nltk.corpus import treebank
 
     try:

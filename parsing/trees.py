@@ -12,9 +12,10 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from stack_lm.core.errors import InputError, OnError, fail
+from stack_lm.core.errors import InputError, NoTree, OnError, fail
 from stack_lm.core.messages import shortened
-from stack_lm.text.brackets import CLOSE, OPEN, TAGGED_WORD, TRACE, split_trees
+from stack_lm.text.brackets import CLOSE, OPEN, TRACE, leaf_word, split_trees
+from stack_lm.text.escapes import escape_word
 
 if TYPE_CHECKING:  # slow to load
     from nltk.tree import Tree
@@ -42,16 +43,6 @@ class Child(NamedTuple):
     stop: int
     label: str
     phrase: int | None
-
-
-def escape_word(word: str) -> str:
-    """A word with its brackets escaped as in the Penn Treebank: "(" is "-LRB-"."""
-    return word.replace("(", "-LRB-").replace(")", "-RRB-") if "(" in word or ")" in word else word
-
-
-def escape_words(words: Sequence[str]) -> tuple[str, ...]:
-    """The words of a sentence, each as `escape_word` returns it."""
-    return tuple(map(escape_word, words))
 
 
 def _order(span: tuple[int, int] | Span) -> tuple[int, int]:
@@ -118,11 +109,13 @@ class ConstituencyTree:
         """Read the single tree in a text of brackets.
 
         Raises:
-            InputError: if the brackets do not match, or there is no tree or more than one.
+            InputError: if the brackets do not match, or there is no tree or more than one; `NoTree` if it has no words.
         """
         trees = list(read_brackets(text, origin))
         if len(trees) != 1:
             raise InputError(f"{origin}: one tree is needed, but there are {len(trees)}")
+        if trees[0] is None:
+            raise NoTree(f"{origin}: the tree has no words")
         return trees[0]
 
     def __len__(self) -> int:
@@ -293,9 +286,10 @@ class _Builder:
         return ConstituencyTree(tuple(self.words), tuple(self.tags), tuple(spans), origin)
 
 
-def read_brackets(text: str, source: str, first_line: int = 1, on_error: OnError = fail) -> Iterator[ConstituencyTree]:
-    """Read bracketed trees, each on one line or several. Traces are removed, with the phrases that they leave empty;
-    trees of only traces are left out.
+def read_brackets(
+    text: str, source: str, first_line: int = 1, on_error: OnError = fail
+) -> Iterator[ConstituencyTree | None]:
+    """Read bracketed trees, each on one line or several. Traces are removed, with the phrases that they leave empty.
 
     Args:
         text: the text of a whole file.
@@ -303,24 +297,24 @@ def read_brackets(text: str, source: str, first_line: int = 1, on_error: OnError
         first_line: the number of the text's first line in the file.
         on_error: called with the error of a tree; see `stack_lm.text.brackets.split_trees`.
 
+    Returns:
+        The trees; None for one without words, such as one of only traces, or with an error.
+
     Raises:
-        InputError: for brackets that do not match or are empty, or words outside brackets; the message names the line.
+        InputError: for brackets that do not match, empty brackets in a tree with words, or words outside brackets; the
+            message names the line.
     """
     for line, tokens in split_trees(text, source, first_line, on_error):
         builder = _Builder()
-        for token in tokens:
-            kind = token.lastindex
-            if kind == TAGGED_WORD:
-                builder.word(token[1], token[2])
+        for token in tokens or ():
+            kind, word = token.lastindex, leaf_word(token)
+            if word is not None:
+                builder.word(token[1], word)
             elif kind == OPEN:
                 builder.open(token[3])
             elif kind == CLOSE:
                 builder.close()
-            else:
-                builder.word(None, token[5])
-        tree = builder.finish(f"{source}, line {line}")
-        if tree is not None:
-            yield tree
+        yield builder.finish(f"{source}, line {line}")
 
 
 def read_binary_parse(text: str, origin: str) -> ConstituencyTree:
@@ -331,7 +325,7 @@ def read_binary_parse(text: str, origin: str) -> ConstituencyTree:
     """
     builder = _Builder()
     done = False
-    for token in text.replace("(", " ( ").replace(")", " ) ").split():
+    for token in re.findall(r"[()]|[^\s()]+", text, re.ASCII):
         if done:
             raise InputError(f"{origin}: {token!r} follows the end of the tree")
         if token == "(":

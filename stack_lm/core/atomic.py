@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import InputError
@@ -23,7 +23,7 @@ def find_target(path: str | os.PathLike[str]) -> Path:
     target = Path(os.path.realpath(path))
     if target.is_symlink():
         raise InputError(f"{target} is a symbolic link to itself")
-    if target.is_dir():
+    if target.is_dir() or str(path).endswith("/"):
         raise InputError(f"{target} is a directory; a file name is needed")
     if target.exists() and not target.is_file():  # such as /dev/stdout, which a rename would replace
         raise InputError(f"{target} is not a regular file, so it cannot be replaced")
@@ -40,24 +40,34 @@ def reason_of(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def _make_directory(path: Path) -> None:
+def _make_directory(path: Path) -> list[Path]:
+    """Make a directory, and those above it; returns those that were missing, the innermost first."""
+    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make the directory {path}: {error.strerror}") from error
+    return missing
+
+
+def _remove_empty(directories: list[Path]) -> None:
+    """Remove directories, the innermost first, unless another program has written there."""
+    with suppress(OSError):
+        for directory in directories:
+            directory.rmdir()
 
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path in the directory of `path`; on success it replaces `path`, on an error it is removed.
 
-    If `path` is a symbolic link, its target is replaced.
+    A directory that was made for it is removed too. If `path` is a symbolic link, its target is replaced.
 
     Raises:
         InputError: if the file cannot be written there.
     """
     path = find_target(path)
-    _make_directory(path.parent)
+    made = _make_directory(path.parent)
     # The suffix stays: some writers depend on it.
     temporary = path.with_name(f".{path.stem}-{os.getpid()}.partial{path.suffix}")
     try:
@@ -69,6 +79,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+        _remove_empty(made)  # what has the file is not empty
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -89,11 +100,11 @@ def atomic_directory(path: str | os.PathLike[str], *, overwrite: bool = False) -
         InputError: if the path exists, or cannot be written.
     """
     path = Path(path)
-    _make_directory(path.parent)
     if path.is_file():
         raise InputError(f"{path} is a file; a directory name is needed")
     if path.is_dir() and any(path.iterdir()) and not overwrite:
         raise InputError(f"{path} exists and is not empty; name another directory, or remove it")
+    made = _make_directory(path.parent)
     try:
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=".partial", dir=path.parent))
     except OSError as error:
@@ -106,6 +117,7 @@ def atomic_directory(path: str | os.PathLike[str], *, overwrite: bool = False) -
         os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        _remove_empty(made)
 
 
 def _clear(path: Path, overwrite: bool) -> None:

@@ -98,6 +98,8 @@ class SelfAttention(nn.Module):
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, _eager)
         dropout = self.dropout if self.training else 0.0
         scaling = queries.shape[-1] ** -0.5
+        if not len(queries):  # an empty batch, which not all of these functions can take
+            return hidden
         mixed, _ = attend(self, queries, keys, values, visible, dropout=dropout, scaling=scaling)
         return self.out_proj(mixed.flatten(2))
 

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from ..core.errors import InputError
 from ..core.trace import MOVES, StackRun
 from ..memory.viterbi import Run
-from ..text.tokenization import RareWordTags, added_tokens, sentence_frame, word_splitter_of
+from ..text.tokenization import RareWordTags, TreebankForms, added_tokens, sentence_frame, word_splitter_of
 from .punctuation import Punctuation, split_points
 
 # Texts in one call of a tokenizer: a compromise between call overhead and memory.
@@ -55,6 +55,7 @@ class SentenceEncoder:
         if not tokenizer.is_fast:
             raise InputError(f"{type(tokenizer).__name__} is not a fast tokenizer: it cannot align tokens to words")
         self.tokenizer = tokenizer
+        self._adapt = TreebankForms(tokenizer)
         self._replace_rare = RareWordTags(tokenizer)
         self.own_end = added_tokens(tokenizer).end
         self.begin, self.end = sentence_frame(tokenizer, begin=begin, end=end)
@@ -79,7 +80,7 @@ class SentenceEncoder:
 
     def encode_texts(self, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
         """Token ids of sentences or their prefixes, without any special tokens around them."""
-        texts = [" ".join(words) for words in sentences]
+        texts = [" ".join(self._adapt(words)) for words in sentences]
         # Call the backend itself: the tokenizer's wrapper objects cost more than tokenizing.
         return [
             encoding.ids
@@ -120,7 +121,8 @@ class SentenceEncoder:
             if len(words) > LONGEST:
                 raise InputError(f"sentence {number} has {len(words):,} words; {LONGEST:,} can be read at most")
         every_tags = tags if tags is not None else [None] * len(sentences)
-        prepared = [self._replace_rare(*pair) for pair in zip(sentences, every_tags, strict=True)]
+        adapted = map(self._adapt, sentences)
+        prepared = [self._replace_rare(*pair) for pair in zip(adapted, every_tags, strict=True)]
         for start in range(0, len(prepared), _BLOCK):
             block, given = prepared[start : start + _BLOCK], sentences[start : start + _BLOCK]
             encoded = self.tokenizer(
@@ -133,7 +135,7 @@ class SentenceEncoder:
             for i, (text_ids, offsets) in enumerate(zip(encoded.input_ids, encoded.offset_mapping, strict=True)):
                 words = given[i]
                 if punctuation == "split":
-                    words, text_word_of = _split(block[i], offsets)
+                    words, text_word_of = _split(block[i], words, offsets)
                 else:
                     text_word_of = words_of_tokens(block[i], offsets)
                 ids = self.begin + text_ids + self.end
@@ -141,9 +143,12 @@ class SentenceEncoder:
                 word_of[len(self.begin) : len(ids) - len(self.end)] = text_word_of
                 missing = sorted(set(range(len(words))) - set(word_of.tolist()))
                 if missing:
+                    text, word = " ".join(block[i]), words[missing[0]]
+                    begin = sum(len(each) + 1 for each in block[i][: missing[0]])
+                    wide = next((text[a:b] for a, b in offsets if a <= begin < b and punctuation == "attach"), None)
+                    problem = f"no token of the word {word!r}" if wide is None else f"one token of {wide.strip()!r}"
                     raise InputError(
-                        f"sentence {numbers[start + i]}: the tokenizer makes no token of the word "
-                        f"{words[missing[0]]!r} in {' '.join(words)!r}"
+                        f"sentence {numbers[start + i]}: the tokenizer makes {problem} in {' '.join(words)!r}"
                     )
                 yield Encoding(ids, word_of, len(self.end), words)
 
@@ -154,12 +159,18 @@ def words_of_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) ->
     return np.searchsorted(starts, _places(starts, offsets), side="right") - 1
 
 
-def _split(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> tuple[list[str], np.ndarray]:
-    """The words and the punctuation split off them, and the one of these to which each token belongs."""
+def _split(
+    words: Sequence[str], given: Sequence[str], offsets: Sequence[tuple[int, int]]
+) -> tuple[list[str], np.ndarray]:
+    """The words and the punctuation split off them, and the one of these to which each token belongs.
+
+    A word without parts is as it was given, not as the tokenizer reads it.
+    """
     parts, points = [], []
-    for word, word_points in zip(words, split_points(words, offsets), strict=True):
+    for word, own, word_points in zip(words, given, split_points(words, offsets), strict=True):
         stops = [point - word_points[0] for point in word_points[1:]]
-        parts += [word[start:stop] for start, stop in zip([0, *stops], [*stops, len(word)], strict=True)]
+        pieces = zip([0, *stops], [*stops, len(word)], strict=True)
+        parts += [word[start:stop] for start, stop in pieces] if stops else [own]
         points += word_points
     return parts, np.searchsorted(points, _places(_starts(words), offsets), side="right") - 1
 

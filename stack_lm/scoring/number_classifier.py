@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel, Pr
 
 from ..core.errors import InputError
 from ..hub.loading import load_pretrained
-from ..text.tokenization import added_tokens
+from ..text.tokenization import TreebankForms, added_tokens
 from .batches import length_batches
 
 LABELS = ("VBP", "VBZ")
@@ -29,7 +29,8 @@ def encode_for_classifier(
     if not texts:
         return []
     begin, end = added_tokens(tokenizer)
-    joined = [" ".join(words) for words in texts]
+    adapt = TreebankForms(tokenizer)
+    joined = [" ".join(adapt(words)) for words in texts]
     encoded = tokenizer(joined, add_special_tokens=False, return_attention_mask=False).input_ids
     return [[*begin, *(tokens if max_length is None else tokens[-max_length:]), *end] for tokens in encoded]
 

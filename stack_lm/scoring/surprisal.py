@@ -13,6 +13,7 @@ import numpy as np
 from ..core.errors import InputError
 from ..core.messages import check_name
 from ..core.trace import Trace
+from ..text.escapes import unescape_word
 from ..text.records import text_columns
 from .punctuation import Punctuation, is_punctuation
 from .sentences import ModelScorer, Progress
@@ -31,7 +32,7 @@ _STRENGTHS = re.compile(r"(push|pop|read|total)_strength(_(?!input$)\w+)?")
 
 def surprisal(
     model: str | os.PathLike[str] | PreTrainedModel | ModelScorer,
-    sentences: Iterable[str] | pd.DataFrame,
+    sentences: Iterable[str | Sequence[str]] | pd.DataFrame,
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
     column: Hashable | None = None,
@@ -44,12 +45,13 @@ def surprisal(
 ) -> pd.DataFrame:
     """The surprisal of each word given the words before it in its sentence.
 
-    Words are separated by white space, and any run of it counts as one space. A word's surprisal is the sum over its
-    tokens. A sentence of only white space has no rows; the others keep their numbers.
+    White space separates the words of a text, and any run of it counts as one space. A word's surprisal is the sum
+    over its tokens. A sentence of only white space has no rows; the others keep their numbers.
 
     Args:
         model: a path or a name on the hub, any causal language model, or a scorer.
-        sentences: texts; or a data frame, whose other columns are repeated in each row of a sentence.
+        sentences: texts, or lists of words; or a data frame of them, whose other columns are repeated in each row of a
+            sentence.
         tokenizer: a model's fast tokenizer; that of a path by default.
         column: the column of a data frame with the texts; None takes "text", or "sentence", or the only column of text.
             An empty cell is a text without words.
@@ -93,7 +95,7 @@ def surprisal(
 
 def _table(
     scorer: ModelScorer,
-    texts: Sequence[str],
+    texts: Sequence[str | Sequence[str]],
     base: int | str,
     punctuation: Punctuation,
     end: bool,
@@ -104,7 +106,8 @@ def _table(
 
     if end and not scorer.end_tokens:
         raise InputError("end: the model has no token that ends sentences, so their end has no surprisal")
-    blocks = list(_scored(scorer, [text.split() for text in texts], punctuation, end, progress))
+    words = [text.split() if isinstance(text, str) else text for text in texts]
+    blocks = list(_scored(scorer, words, punctuation, end, progress))
     table = pd.DataFrame({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]})
     table["word"] = table["word"].astype(pd.StringDtype(na_value=np.nan))  # lengths of words are int64
     table["surprisal"] /= NATS[str(base)]
@@ -157,17 +160,18 @@ def _columns_of(frame: pd.DataFrame, column: Hashable | None) -> tuple[pd.DataFr
     return fields.rename(columns=name_clashes(fields.columns)), texts.astype(object).where(texts.notna(), "").tolist()
 
 
-def _checked(sentences: Iterable[str]) -> list[str]:
+def _checked(sentences: Iterable[str | Sequence[str]]) -> list[str | Sequence[str]]:
     if isinstance(sentences, str):
         raise InputError("sentences must be a list of texts or a data frame; got one text")
     if not isinstance(sentences, Iterable):
         raise InputError(f"sentences must be texts or a data frame; got {type(sentences).__name__}")
     texts = list(sentences)
-    for number, text in enumerate(texts, start=1):
-        if not isinstance(text, str):
-            raise InputError(f"sentence {number} must be a text; got {text!r}")
+    for number, sentence in enumerate(texts, start=1):
+        words = sentence if isinstance(sentence, (list, tuple)) else [sentence]
+        if not all(isinstance(word, str) for word in words):
+            raise InputError(f"sentence {number} must be a text; got {sentence!r}")
         try:
-            text.encode()
+            " ".join(words).encode()
         except UnicodeEncodeError as error:
             raise InputError(
                 f"sentence {number}, character {error.start + 1}: not a valid character in text"
@@ -233,7 +237,7 @@ def _rows(traces: Sequence[Trace], sentences: Sequence[Sequence[str]], numbers: 
         "word": np.array(words, dtype=object),
         "n_tokens": join((trace.n_tokens for trace in traces), np.int64),
         "unknown": join((trace.unknown for trace in traces), np.bool_),
-        "punctuation": np.fromiter(map(is_punctuation, words), np.bool_, len(words)),
+        "punctuation": np.fromiter(map(is_punctuation, map(unescape_word, words)), np.bool_, len(words)),
         "surprisal": join((0.0 - trace.logprobs for trace in traces), np.float64),
     }
     layers = traces[0].actions if traces else ()

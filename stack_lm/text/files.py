@@ -20,6 +20,7 @@ from ..core.messages import similar_path
 STANDARD_INPUT = "standard input"
 # The longest line, in characters: a longer one is not a sentence or a record, but a file without line breaks.
 LONGEST_LINE = 2**24
+_MARK = "\ufeff"  # the byte order mark, which files that were joined have in their middle
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # The first bytes of other kinds of files, and advice for each.
 _KINDS = {
@@ -96,6 +97,8 @@ def open_file(path: str | Path) -> Iterator[tuple[str, IO[bytes]]]:
 def numbered_lines(path: str | Path, on_error: OnError = fail) -> Iterator[tuple[int, str]]:
     """The lines of a UTF-8 text without their ends (LF, CRLF or CR), each with its number from 1.
 
+    Byte order marks are removed; inside a line, one is a space, because another file begins there.
+
     Args:
         path: the path of a file, unpacked as in `open_file`.
         on_error: called with the error of a line that is not text, which is then left out.
@@ -117,13 +120,15 @@ def numbered_lines(path: str | Path, on_error: OnError = fail) -> Iterator[tuple
                     error = _no_text(line.encode("utf-8", "surrogateescape"), name, number, kind)
                     (fail if kind else on_error)(error)
                 else:
+                    if _MARK in line:
+                        line = line.lstrip(_MARK).replace(_MARK, " ")
                     yield number, line.removesuffix("\n")
         finally:
             text.detach()  # or standard input would be closed
 
 
 def decode(raw: bytes, name: str) -> str:
-    """UTF-8 text, without the byte order mark that some programs put at a file's beginning.
+    """UTF-8 text, without the byte order marks that some programs put at a file's beginning.
 
     Raises:
         InputError: for other bytes, and for a zero byte; the message names the line, or the kind of the file.
@@ -134,7 +139,7 @@ def decode(raw: bytes, name: str) -> str:
         text = "\0"
     if "\0" in text:
         raise _no_text(raw, name, 1, _kind(raw))
-    return text
+    return text.replace(_MARK, "")
 
 
 def _kind(beginning: bytes) -> str | None:

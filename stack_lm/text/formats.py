@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..core.errors import InputError, OnError
 from ..core.messages import first_line, shortened
 from .brackets import looks_like_trees, without_remarks, words_of_trees
-from .conllu import sentences_of_conllu
+from .conllu import TaggedWords, sentences_of_conllu
 from .files import LONGEST_LINE, UNPACKERS, check_file, numbered_lines, open_file
 from .plain import json_object, json_record, json_value, read_text
 
@@ -22,8 +22,8 @@ TEXT_COLUMNS = (TEXT, "sentence")  # the names that are taken if no column is re
 _ROWS = 1024  # of a Parquet file, read at a time
 _DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon"}
 
-Row = tuple[int, dict[str, Any] | str]
-"""A record's number from 1, and its columns; or, in a format without columns, its line, "" if it is empty."""
+Row = tuple[int, dict[str, Any] | str | list[str]]
+"""A record's number from 1, and its columns; in a format without columns its line, "" if it is empty, or its words."""
 
 
 class Lines(NamedTuple):
@@ -45,7 +45,8 @@ class Lines(NamedTuple):
 class Format(NamedTuple):
     """A format of files: the endings of their names, the unit of their records for messages, and their reader.
 
-    The reader reads lines or whole files. Plain text, trees and CoNLL-U have no column to choose.
+    The reader reads lines or whole files. Plain text, trees and CoNLL-U have no column to choose; the latter two have
+    words, and not texts.
     """
 
     endings: tuple[str, ...]
@@ -53,6 +54,7 @@ class Format(NamedTuple):
     read_lines: Callable[[Lines], Iterator[Row]] | None = None
     read_file: Callable[[str | Path, OnError], Iterator[Row]] | None = None
     has_columns: bool = True
+    has_words: bool = False
 
 
 def format_of(path: str | Path) -> str | None:
@@ -129,16 +131,16 @@ def _read_text(lines: Lines) -> Iterator[Row]:
 
 
 def _read_conllu(lines: Lines) -> Iterator[Row]:
-    sentences = sentences_of_conllu(lines.numbered, lines.name, lines.on_error)
-    yield from enumerate((" ".join(words) for words, _ in sentences), start=1)
+    for number, words, _ in sentences_of_conllu(lines.numbered, lines.name, lines.on_error):
+        yield number, words
 
 
-def read_tagged_conllu(path: str | Path, on_error: OnError) -> Iterator[tuple[list[str], list[str] | None]]:
+def read_tagged_conllu(path: str | Path, on_error: OnError) -> Iterator[TaggedWords]:
     """The words of each sentence of a CoNLL-U file, and their universal tags; None for a sentence that lacks one.
 
     Args:
         path: the path of the file, which may be compressed.
-        on_error: called with the error of a line, which is then left out.
+        on_error: called with the error of a sentence, which is then left out.
 
     Raises:
         InputError: if the file cannot be read.
@@ -149,7 +151,7 @@ def read_tagged_conllu(path: str | Path, on_error: OnError) -> Iterator[tuple[li
 
 def _read_trees(path: str | Path, on_error: OnError) -> Iterator[Row]:
     text = without_remarks(read_text(path))
-    yield from enumerate(words_of_trees(text, check_file(path), on_error), start=1)
+    yield from words_of_trees(text, check_file(path), on_error)
 
 
 def _read_jsonl(lines: Lines) -> Iterator[Row]:
@@ -258,7 +260,7 @@ FORMATS: dict[str, Format] = {
     "csv": Format((".csv",), "row", _read_csv),
     "tsv": Format((".tsv",), "row", _read_tsv),
     "parquet": Format((".parquet",), "row", read_file=_read_parquet),
-    "trees": Format((".mrg", ".tree", ".ptb"), "tree", read_file=_read_trees, has_columns=False),
-    "conllu": Format((".conllu",), "sentence", _read_conllu, has_columns=False),
+    "trees": Format((".mrg", ".tree", ".ptb"), "tree", read_file=_read_trees, has_columns=False, has_words=True),
+    "conllu": Format((".conllu",), "sentence", _read_conllu, has_columns=False, has_words=True),
 }
 """All formats by name."""

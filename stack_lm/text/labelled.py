@@ -43,7 +43,7 @@ def read_labelled(path: str, column: str | None, label_column: str) -> list[Labe
         types.add(type(value))
         if len(types) > 1:
             raise InputError(f"{record.where}: the label {value!r:.60} is of another type than those before it")
-        words = tuple(record.text.split())
+        words = record.words
         if not words:
             raise InputError(f"{record.where} has no text")
         texts.append(LabelledText(words, str(value).strip(), record.where))

@@ -161,12 +161,16 @@ class Segmenter:
         documents: some documents for the sentence splitter to learn from.
         split_words: in ordinary text, split punctuation off the words, as this package's tokenizers do; otherwise
             white space alone separates them.
+        tokens: in lines, single spaces alone separate the words, which may have others in them.
     """
 
     MODES = get_args(Segmentation)
 
-    def __init__(self, mode: str, documents: Iterable[str] = (), *, split_words: bool = True) -> None:
+    def __init__(
+        self, mode: str, documents: Iterable[str] = (), *, split_words: bool = True, tokens: bool = False
+    ) -> None:
         check_name("segmentation", mode, self.MODES)
+        self._separator = " " if tokens else None
         self.mode = mode
         if mode == "lines":
             return
@@ -185,10 +189,7 @@ class Segmenter:
     def __call__(self, document: str) -> Iterable[list[str]]:
         """The sentences of one document."""
         if self.mode == "lines":
-            if "\n" in document:
-                return filter(None, map(str.split, document.split("\n")))
-            words = document.split()
-            return (words,) if words else ()
+            return (line.split(self._separator) for line in document.split("\n") if line.strip())
         return self._sentences(document)
 
     def _sentences(self, document: str) -> Iterator[list[str]]:

@@ -26,6 +26,7 @@ class Record(NamedTuple):
         fields: all columns as read, None for a missing value; empty for plain text and empty lines.
         source: the name of the file, for messages.
         unit: the unit of `number`: "line", "row", "item" of a JSON list, "tree" or "sentence".
+        tokens: the words of a tree or a sentence of CoNLL-U, in which a word may have a no-break space; None for text.
     """
 
     number: int
@@ -33,11 +34,17 @@ class Record(NamedTuple):
     fields: dict[str, Any]
     source: str
     unit: str = "line"
+    tokens: tuple[str, ...] | None = None
 
     @property
     def where(self) -> str:
         """The record's place, to open messages: "reviews.csv, row 3"."""
         return f"{self.source}, {self.unit} {self.number}"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words as the file has them: of a text, those between white space."""
+        return tuple(self.text.split()) if self.tokens is None else self.tokens
 
 
 def read_records(
@@ -178,8 +185,9 @@ def _records(
     chosen: str | None = None
     has_text = False
     for number, row in rows:
-        if isinstance(row, str):
-            text, fields = row, {}
+        tokens = tuple(row) if isinstance(row, list) else None
+        if not isinstance(row, dict):
+            text, fields = row if isinstance(row, str) else " ".join(row), {}
             if row and chosen is None and column not in (None, TEXT):
                 raise InputError(f"{source} is plain text, which has no columns; got the column {column!r}")
         else:
@@ -195,7 +203,7 @@ def _records(
             text = ""
         else:
             continue
-        yield Record(number, text, fields, source, unit)
+        yield Record(number, text, fields, source, unit, tokens)
     if not has_text:
         raise InputError(f"{source} has no text" + (f" in the column {chosen!r}" if chosen else ""))
 

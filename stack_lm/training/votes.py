@@ -12,7 +12,8 @@ from ..core.errors import InputError, NoTree
 from ..parsing.baselines import PRIORS
 from ..parsing.ensemble import are_words, count_votes, elect_tree, find_outliers, mean_agreement, mutual_f1
 from ..parsing.treebank import read_predictions
-from ..parsing.trees import ConstituencyTree, escape_words
+from ..parsing.trees import ConstituencyTree
+from ..text.escapes import escape_words
 
 _PLACES = 2**20  # more than a sentence has
 # Sentences whose trees show which voters are outliers, because comparing all pairs of trees takes long; and the first

@@ -189,7 +189,7 @@ def test_seeds_of_generated_items(source):
     [
         ("a b\n", "1\tx\ty\t0\n1\tx\ty\t0\n", "set.text has 1 lines, but .*set.gold has 2"),
         ("a b\n", "one\tx\ty\t0\n", "set.gold, line 1: not a whole number: 'one'"),
-        ("the dogs are here\n", "3\tare\tis\t0\n", "word 3 of the text, counted from 0, is 'here', not 'are' .*1 of 1"),
+        ("the dogs are here\n", "3\tare\tis\t0\n", "word 3 of the text, counted from 0, is 'here', not 'are'"),
     ],
 )
 def test_bad_pairs(tmp_path, text, gold, message):

@@ -38,6 +38,11 @@ def ids(*shape):
     return torch.randint(1, 19, shape)
 
 
+def test_an_empty_batch():
+    model = StackTransformerForCausalLM(StackTransformerConfig(vocab_size=9))
+    assert model(torch.zeros(0, 5, dtype=torch.long)).logits.shape == (0, 5, 9)
+
+
 def count(model):
     return sum(parameter.numel() for parameter in model.parameters())
 

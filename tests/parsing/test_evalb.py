@@ -44,6 +44,11 @@ def score(gold, predicted, rules):
     return score_trees([Tree.fromstring(gold)], [Tree.fromstring(predicted)], rules)
 
 
+def test_a_setting_without_effect(parameters):
+    with pytest.warns(UserWarning, match="my.prm, line 2: QUOTE_LABEL POS has no effect"):
+        parameters("LABELED 1\nQUOTE_LABEL POS\n")
+
+
 def test_collins(parameters):
     """By hand: TOP does not count, punctuation goes, and ADVP is as good as PRT; S, NP, VP, PRT and ADVP are left."""
     rules = parameters(COLLINS)

@@ -10,8 +10,8 @@ import pytest
 from conftest import needs_real_data
 from nltk.tree import Tree
 
-from stack_lm.core.errors import InputError
-from stack_lm.parsing import read_predictions, read_treebank
+from stack_lm.core.errors import InputError, NoTree
+from stack_lm.parsing import read_every_tree, read_predictions, read_treebank
 from stack_lm.parsing.export import tree_record
 from stack_lm.parsing.trees import ConstituencyTree
 
@@ -56,7 +56,6 @@ def test_json_lists(tmp_path):
     assert [str(problem).removeprefix(f"{path}, ") for problem in problems] == [
         "item 2: 1 closing brackets are missing",
         "item 3: a JSON object is needed; got 'None'",
-        "item 4: `brackets` is empty; each record must have a tree",
         "item 6: a JSON object is needed; got '3'",
     ]
     trees = read_predictions(str(path), on_error=lambda _: None)
@@ -123,6 +122,31 @@ def test_files_that_cannot_be_read_are_left_out(tmp_path):
     (tmp_path / "b.mrg").unlink()
     with pytest.raises(InputError, match="has no trees that can be read"):
         read_treebank(str(tmp_path), on_error=problems.append)
+
+
+UNREADABLE = ["(S (NN c)", "(S (NN c)))", "(S (NP) (NN c))", "c"]
+
+
+@pytest.mark.parametrize("tree", ["(S (-NONE- *))", "(())", "( (S (NP)) )", *UNREADABLE])
+def test_gold_trees_that_are_left_out_keep_their_places(tmp_path, tree):
+    """Predictions there, if there are any, are left out too."""
+    gold, predicted = tmp_path / "gold.mrg", tmp_path / "predicted.mrg"
+    gold.write_text(f"(S (NN a))\n{tree}\n(S (NN b))\n")
+    problems = []
+    trees = read_every_tree(str(gold), on_error=problems.append)
+    assert [tree and str(tree) for tree in trees] == ["a", None, "b"]
+    assert len(problems) == (tree in UNREADABLE)
+    for line in (f"{tree}\n", "\n", "(X c)\n", ""):
+        predicted.write_text(f"(X a)\n{line}(X b)\n")
+        assert [tree and str(tree) for tree in read_predictions(str(predicted), gold=trees)] == ["a", None, "b"]
+
+
+def test_predictions_without_words(tmp_path):
+    """As parsers write them that found no tree."""
+    path = tmp_path / "predicted.mrg"
+    path.write_text("(X a)\n(())\n")
+    with pytest.raises(NoTree, match="predicted.mrg, line 2: the tree has no words"):
+        read_predictions(str(path))
 
 
 @pytest.mark.parametrize(

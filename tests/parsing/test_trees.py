@@ -129,10 +129,16 @@ def test_labels_with_features():
     assert [base_label(tag) for tag in one.tags] == ["ART", "NN", "VVFIN", "$."]
 
 
+def test_escaped_brackets():
+    """As NLTK reads them; a backslash may also be a word."""
+    assert tree(r"(X (SYM \() (NN dog) (SYM \)))").words == ("(", "dog", ")")
+    assert tree(r"(X (NN f\(x\)) (SYM \) y)").words == ("f(x)", "\\", "y")
+
+
 def test_traces_and_what_they_leave_empty_go():
     one = tree("(S (NP-SBJ (-NONE- *)) (VP (TO to) (VP (VB go) (NP (-NONE- *T*) ))))")
     assert one.brackets() == "(S (VP (TO to) (VP (VB go))))"
-    assert read("(S (NP (-NONE- *)))\n(NN a)") == [tree("(NN a)")]
+    assert read("(S (NP (-NONE- *)))\n(NN a)") == [None, tree("(NN a)")]
     assert ConstituencyTree.from_nltk(Tree.fromstring("(S (NP (-NONE- *)) (VP (VB go)))")) == tree("(S (VP (VB go)))")
     with pytest.raises(InputError, match="the tree has no words"):
         ConstituencyTree.from_nltk(Tree.fromstring("(S (NP (-NONE- *)))"))

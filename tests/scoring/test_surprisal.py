@@ -8,11 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from conftest import tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scoring_models import gpt2, word_scorer
+from tokenizers import Tokenizer, models, trainers
+from transformers import PreTrainedTokenizerFast
 
-from stack_lm import ModelScorer, surprisal
+from stack_lm import ModelScorer, StackRNNForCausalLM, surprisal
 from stack_lm.core.errors import InputError
 
 WORDS = "the dogs that cats fear do n't bark near old bridges . , ( ) `` ''".split()
@@ -193,3 +196,24 @@ def test_wrong_arguments(change, message):
     arguments = {"model": model, "sentences": ["the"], "tokenizer": tokenizer} | change
     with pytest.raises(InputError, match=f"^{message}$"):
         surprisal(**arguments)
+
+
+def test_escapes_and_lists_of_words():
+    """A treebank's words have the numbers of ordinary ones, and stay as they are in the table."""
+    model, tokenizer = word_model()
+    plain = surprisal(model, ["cats ( old ) fear"], tokenizer, punctuation="split")
+    with pytest.warns(UserWarning, match="'-LRB-' is read as '\\('"):
+        escaped = surprisal(model, [["cats", "-LRB-", "old", "-RRB-", "fear"]], tokenizer, punctuation="split")
+    assert escaped["word"].tolist() == ["cats", "-LRB-", "old", "-RRB-", "fear"]
+    pd.testing.assert_frame_equal(escaped.drop(columns="word"), plain.drop(columns="word"))
+    (wide,) = surprisal(model, [["cats", "old\u00a0dogs"]], tokenizer)["n_tokens"][1:]
+    assert wide == 2
+
+
+def test_a_token_over_two_words():
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.train_from_iterator(["new york"] * 9, trainers.BpeTrainer(show_progress=False))
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    model = StackRNNForCausalLM(tiny_config(vocab_size=len(fast)))
+    with pytest.raises(InputError, match="sentence 1: the tokenizer makes one token of 'new york' in 'new york'"):
+        surprisal(model, ["new york"], fast)

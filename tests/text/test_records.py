@@ -15,6 +15,7 @@ import pytest
 
 from stack_lm.core.errors import InputError, fail
 from stack_lm.parsing.treebank import read_treebank
+from stack_lm.text import open_corpus
 from stack_lm.text.formats import read_tagged_conllu
 from stack_lm.text.records import Record, read_records
 
@@ -84,9 +85,10 @@ def test_every_format(tmp_path, ending, packed):
 @pytest.mark.parametrize("ending", [".mrg", ".tree", ".ptb"])
 def test_the_words_of_trees(tmp_path, ending, packed):
     path = write(tmp_path / f"a{ending}{packed}", TREES)
-    assert [record.text for record in read_records(path)] == ["Go away !", "the old dog", "barks"]
+    records = list(read_records(path))
+    assert [record.text for record in records] == ["Go away !", "", "the old dog", "barks"]
     assert [" ".join(tree.words) for tree in read_treebank(str(path))] == ["Go away !", "the old dog", "barks"]
-    assert [(record.number, record.unit, record.fields) for record in read_records(path)][2] == (3, "tree", {})
+    assert [(record.number, record.unit, record.fields) for record in records][3] == (4, "tree", {})
 
 
 def test_trees_that_cannot_be_read_are_left_out(tmp_path):
@@ -94,7 +96,8 @@ def test_trees_that_cannot_be_read_are_left_out(tmp_path):
     path = tmp_path / "a.mrg"
     path.write_text("(S (NN a)\n (VB b))\n(S (NN c)\n(S (VP) (NN d))\n( (S (NN e)))\n")
     of_words, of_trees = [], []
-    assert [record.text for record in read_records(path, on_error=of_words.append)] == ["a b", "e"]
+    records = list(read_records(path, on_error=of_words.append))
+    assert [(record.number, record.text) for record in records] == [(1, "a b"), (4, "e")]
     assert [" ".join(tree.words) for tree in read_treebank(str(path), on_error=of_trees.append)] == ["a b", "e"]
     expected = [
         f"{path}: the tree that starts on line 3 lacks 1 closing bracket",
@@ -127,16 +130,109 @@ def test_the_words_of_conllu(tmp_path):
     with pytest.raises(InputError, match=r"a.conllu, line 6: a word of CoNLL-U has 10 columns .* got 'mar mar NOUN"):
         list(read_records(tmp_path / "a.conllu"))
     errors = []
-    assert next(read_records(tmp_path / "a.conllu", on_error=errors.append)).text == "Vamos do"
-    assert len(errors) == 1
+    (rest,) = read_records(tmp_path / "a.conllu", on_error=errors.append)
+    assert (rest.number, rest.text, len(errors)) == (2, "Sim", 1)
 
 
 def test_the_tags_of_conllu(tmp_path):
     (tmp_path / "a.conllu").write_text(CONLLU)
     found = list(read_tagged_conllu(tmp_path / "a.conllu", fail))
-    assert found == [(["Vamos", "do", "mar"], ["VERB", "ADP+DET", "NOUN"]), (["Sim"], ["INTJ"])]
+    assert found == [(1, ["Vamos", "do", "mar"], ["VERB", "ADP+DET", "NOUN"]), (2, ["Sim"], ["INTJ"])]
     (tmp_path / "a.conllu").write_text(CONLLU.replace("NOUN", "_"))
-    assert [tags for _, tags in read_tagged_conllu(tmp_path / "a.conllu", fail)] == [None, ["INTJ"]]
+    assert [tags for *_, tags in read_tagged_conllu(tmp_path / "a.conllu", fail)] == [None, ["INTJ"]]
+
+
+def conllu(*lines):
+    """Lines with the ten columns of words, from an id and a form, and others as they are."""
+    cells = (line.split(" ", 1) for line in lines)
+    words = ("\t".join([*word, *"________"]) if word[1:] and word[0] != "#" else " ".join(word) for word in cells)
+    return "".join(word + "\n" for word in words)
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentences"),
+    [
+        (("1 a", "2 b", "# sent_id = 2", "1 c"), ["a b", "c"]),
+        (("1 a", "2 b", "1 c", "", "1 d"), ["a b", "c", "d"]),
+        (("1-2 du", "1 de", "2 le", "1-2 au", "1 à", "2 le"), ["du", "au"]),
+        (("1 a", "1.1 x", "0.1 y", "1 b"), ["a", "b"]),
+    ],
+)
+def test_sentences_of_conllu_begin_without_empty_lines(tmp_path, lines, sentences):
+    (tmp_path / "a.conllu").write_text(conllu(*lines))
+    with pytest.warns(UserWarning, match=r"a.conllu, line [34]: a sentence begins without an empty line"):
+        assert [record.text for record in read_records(tmp_path / "a.conllu")] == sentences
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (("1 a", "2 b", "2 c", "3 d"), "line 3: the numbers of a sentence's words count up from 1, and 3 comes here"),
+        (("1 a", "3 b"), "line 2: the numbers .* and 2 comes here"),
+        (("2 a",), "line 1: the numbers .* and 1 comes here"),
+        (("1-2 du", "1 de", "2-3 x"), "line 3: the numbers .* and 2 comes here"),
+        (("2-1 du",), "line 1: the numbers"),
+        (("1-2 du", "1 de"), "line 1: the sentence ends inside of 'du'"),
+        (("1 ",), "line 1: the word is empty"),
+        (("1 _", "2 _"), "line 1: the sentence has no words"),
+    ],
+)
+def test_bad_sentences_of_conllu(tmp_path, lines, message):
+    """The sentence is left out, and the next keeps its number."""
+    (tmp_path / "a.conllu").write_text(conllu(*lines, "", "1 e"))
+    with pytest.raises(InputError, match=f"a.conllu, {message}"):
+        list(read_records(tmp_path / "a.conllu"))
+    errors = []
+    (rest,) = read_records(tmp_path / "a.conllu", on_error=errors.append)
+    assert (rest.number, rest.text, len(errors)) == (2, "e", 1)
+
+
+SPACES = ["\u00a0", "\u2009", "\u202f", "\u3000", "\u0085", "\u2028"]
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_words_with_spaces(tmp_path, space):
+    """Only ASCII's white space separates the words of trees, as in EVALB; in text all of it does."""
+    word = f"2{space}1/2"
+    trees = {
+        "a.mrg": f"(S (NP (CD {word}) (NNS years)))",
+        "a.jsonl": json.dumps({"words": [word, "years"], "distances": [1, 1]}),
+        "b.jsonl": json.dumps({"binary_parse": f"( {word} years )"}),
+        "c.jsonl": json.dumps({"brackets": f"(S (CD {word}) (NNS years))"}),
+    }
+    for name, text in trees.items():
+        (tmp_path / name).write_text(text + "\n")
+        (tree,) = read_treebank(str(tmp_path / name))
+        assert tree.words == (word, "years")
+    (record,) = read_records(tmp_path / "a.mrg")
+    assert record.words == (word, "years")
+    for name in ("a.mrg", "a.conllu"):
+        (tmp_path / "a.conllu").write_text(conllu(f"1 {word}", "2 years"))
+        (sentence,) = open_corpus(str(tmp_path / name))
+        assert sentence.words == [word if name == "a.mrg" else "2\u00a01/2", "years"]
+    (tmp_path / "a.txt").write_text(f"{word} years\n")
+    (record,) = read_records(tmp_path / "a.txt")
+    assert record.words == ("2", "1/2", "years")
+
+
+@pytest.mark.parametrize("ending", [".txt", ".csv", ".jsonl", ".conllu", ".mrg"])
+def test_marks_where_files_were_joined(tmp_path, ending):
+    sentences = ["the dog barks .", "the cat sleeps ."]
+    whole = {
+        ".txt": sentences,
+        ".csv": ["text", *sentences],
+        ".jsonl": [json.dumps({"text": text}) for text in sentences],
+        ".conllu": ["1\tthe" + "\t_" * 8, "2\tdog" + "\t_" * 8, ""] * 2,
+        ".mrg": ["(S (DT the) (NN dog))"] * 2,
+    }[ending]
+    path = tmp_path / f"a{ending}"
+    path.write_text("\n".join(whole), encoding="utf-8-sig")
+    plain = [record.text for record in read_records(path)]
+    path.write_text("".join(f"\ufeff{line}\n" for line in whole), encoding="utf-8-sig")
+    assert [record.text for record in read_records(path)] == plain
+    if ending == ".txt":
+        path.write_text("\ufeff".join(whole))
+        assert [record.text for record in read_records(path)] == [" ".join(sentences)]
 
 
 @pytest.mark.parametrize("first", ["( (S", "(S (NP (DT the) (NN dog))", "((S (NP (DT the)", "(X (X the) (X dog))"])

@@ -4,6 +4,7 @@
 import json
 import subprocess
 import sys
+import warnings
 
 import pytest
 from conftest import tiny_config
@@ -15,6 +16,7 @@ from stack_lm import ModelScorer, StackRNNForCausalLM
 from stack_lm.core.errors import InputError
 from stack_lm.text.tokenization import (
     RareWordTags,
+    TreebankForms,
     case_rule,
     sentence_frame,
     train_subword_tokenizer,
@@ -259,3 +261,48 @@ def test_as_many_tags_as_words():
 def test_sentences_are_pairs(train, sentence):
     with pytest.raises(InputError, match=r"a sentence must be a pair \(words, tags or None\)"):
         train([sentence], 300)
+
+
+UNESCAPED = 'the ( ) [ ] { } 1/2 a/b * " dog'.split()
+ESCAPED = r"the -LRB- -RRB- -LSB- -RSB- -LCB- -RCB- 1\/2 a\/b \* `` dog".split()
+
+
+def trained(words, kind):
+    corpus = [(words, None)] * 5
+    if kind == "words":
+        return train_word_tokenizer(corpus, **BARE)
+    return train_subword_tokenizer(corpus, 330, kind=kind, **BARE)
+
+
+TOKENIZER = trained(UNESCAPED, "words")
+
+
+@pytest.mark.parametrize("kind", ["words", "bpe", "unigram"])
+def test_escapes_are_read_as_the_vocabulary_has_them(kind):
+    plain, escaped = TreebankForms(trained(UNESCAPED, kind)), TreebankForms(trained(ESCAPED, kind))
+    with pytest.warns(UserWarning, match="^'-LRB-' is read as '\\(', as the vocabulary has it"):
+        assert plain(ESCAPED) == UNESCAPED
+    assert plain(UNESCAPED) == UNESCAPED
+    assert plain(["-lrb-", "-Lcb-"]) == ["(", "{"]
+    brackets = slice(1, 7)
+    if kind == "unigram":  # which makes several tokens of rare words
+        return
+    with pytest.warns(UserWarning, match="^'\\(' is read as '-LRB-', as the vocabulary has it"):
+        assert escaped(UNESCAPED[brackets]) == ESCAPED[brackets]
+    assert escaped(ESCAPED) == ESCAPED
+    if kind == "words":
+        assert escaped(UNESCAPED[7:10]) == ESCAPED[7:10]
+
+
+def test_words_that_are_known_stay():
+    forms = TreebankForms(train_word_tokenizer([(r"( ) `` '' 1\/2 -LRB- 3/4".split(), None)], **BARE))
+    assert forms(r"( `` '' 1\/2 -LRB- 3/4 5\/6".split()) == r"( `` '' 1\/2 -LRB- 3/4 5\/6".split()
+
+
+@given(st.lists(st.text("-LRBCS()[]{}/*\\`'\"ab", min_size=1, max_size=7), min_size=1, max_size=5))
+def test_each_word_stays_one(words):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        forms = TreebankForms(TOKENIZER)(words)
+    assert len(forms) == len(words)
+    assert all(forms)

@@ -15,7 +15,7 @@ from ...figures.page import render_page
 from ...hub.locating import find_models
 from ...parsing.distances import DEFAULT_DECODER, default_decoder, distances_from_trace, tree_from_distances
 from ...parsing.export import tree_record
-from ...parsing.treebank import read_treebank
+from ...parsing.treebank import read_every_tree
 from ...parsing.trees import ConstituencyTree
 from ...text.plain import read_text
 from ...training.trials.config import is_task_model
@@ -219,12 +219,15 @@ def _gold_tree(options: argparse.Namespace) -> ConstituencyTree | None:
         return None
     if options.words is not None or options.sentence is None:
         raise InputError("--data needs --sentence N, and no sentence as an argument")
-    trees = read_treebank(options.data, decoder=options.decoder or DEFAULT_DECODER)
+    trees = read_every_tree(options.data, decoder=options.decoder or DEFAULT_DECODER)
     if options.sentence > len(trees):
         raise InputError(
             f"--sentence must be at most {len(trees)}, as {options.data} has no more; got {options.sentence}"
         )
-    return trees[options.sentence - 1]
+    tree = trees[options.sentence - 1]
+    if tree is None:
+        raise InputError(f"sentence {options.sentence} of {options.data} has no words")
+    return tree
 
 
 def _controls(layer: ControlledMemory) -> dict[str, str]:

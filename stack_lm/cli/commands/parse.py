@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> Report:
     problems = Problems(options.keep_going)
     source, records = read_sentences(options, options.sentences, problems)
     note_several_sentences(records)
-    texts = ["" if record is None else record.text for record in records]
+    texts = ["" if record is None else record.tokens or record.text for record in records]
     parser = open_parser(options.model, options, ensemble=options.ensemble)
     with progress("parsing", len(models) * parser.readings * sum(map(bool, texts))) as advance:
         parses = parser.parse_batch(texts, progress=advance)

@@ -24,7 +24,7 @@ from ...parsing.export import ENDINGS, check_tree_file, write_trees
 from ...parsing.f1 import F1Score, GoldTree, prepare_gold, score_trees
 from ...parsing.heads import last_child
 from ...parsing.significance import compare_f1, f1_interval
-from ...parsing.treebank import read_predictions, read_treebank
+from ...parsing.treebank import read_every_tree, read_predictions
 from ...parsing.trees import ConstituencyTree
 from ...text.corpora import tags_of_all
 from ..f1_ensemble import ensemble_table, score_ensemble
@@ -37,6 +37,7 @@ from ..report import Problems, Report
 
 RANDOM_SEEDS = 5
 COLLAPSED = 0.05  # sd in elements; a sixtieth of the usual range, as in training's warning
+_LISTED = 10  # numbers of trees in a note
 _TREE_FILES = (*filter(None, ENDINGS), ".json", ".gz")
 _OF_MODELS = ("signal", "layer", "word_strength", "dropout_samples", "device")
 
@@ -105,20 +106,22 @@ def run(options: argparse.Namespace) -> Report:
 
     _check_options(options, names, rules)
     problems = Problems(options.keep_going)
-    trees = read_treebank(options.data, decoder=options.decoder or DEFAULT_DECODER, on_error=problems.on_error)
-    gold = [prepare_gold(tree, rules.convention) for tree in trees]
+    trees = read_every_tree(options.data, decoder=options.decoder or DEFAULT_DECODER, on_error=problems.on_error)
+    _note_left_out(trees)
+    gold = {i: prepare_gold(tree, rules.convention) for i, tree in enumerate(trees) if tree is not None}
 
-    note_misfits(gold, rules.convention)
-    indices = [i for i, item in enumerate(gold) if options.max_words is None or item.length <= options.max_words]
+    note_misfits(list(gold.values()), rules.convention)
+    indices = [i for i, item in gold.items() if options.max_words is None or item.length <= options.max_words]
     indices = indices[: options.limit]
     if not indices:
         raise InputError(f"no sentence has at most {options.max_words} words that count")
-    systems = _score_systems(names, options, rules, gold, indices, problems)
+    chosen = [gold[i] for i in indices]
+    systems = _score_systems(names, options, rules, trees, indices, chosen, problems)
     if not systems:
         problems.finish()
-    chosen = [gold[i] for i in indices]
     convention = _same_labels(systems, options, rules.convention, chosen)
-    result = _record(options, rules, gold, systems, convention)
+    result = _record(options, rules, list(gold.values()), systems, convention)
+    result["n_gold_left_out"] = len(trees) - len(gold)
     trees_shown, score = systems[0].trees, systems[0].score
     if options.ensemble:
         runs = [(system.name, system.trees) for system in systems]
@@ -188,12 +191,19 @@ def _score_systems(
     names: Sequence[str],
     options: argparse.Namespace,
     rules: Rules,
-    gold: Sequence[GoldTree],
+    gold: Sequence[ConstituencyTree | None],
     indices: Sequence[int],
+    chosen: Sequence[GoldTree],
     problems: Problems,
 ) -> list[System]:
-    """The systems with the scores of their trees; those that cannot be read are left out with `--keep-going`."""
-    chosen = [gold[i] for i in indices]
+    """The systems with the scores of their trees; those that cannot be read are left out with `--keep-going`.
+
+    Args:
+        names, options, rules, problems: of the command.
+        gold: all trees of the treebank, None where one is left out.
+        indices: the indices of those that are scored.
+        chosen: these, prepared.
+    """
     systems = []
     for name in names:
         with problems.of(name):
@@ -201,16 +211,26 @@ def _score_systems(
             how: dict[str, Any] = {}
             if _is_file(name):
                 decoder = options.decoder or DEFAULT_DECODER
-                trees = read_predictions(name, sentences=len(gold), decoder=decoder, on_error=problems.on_error)
+                trees = read_predictions(name, gold=gold, decoder=decoder, on_error=problems.on_error)
                 if len(trees) != len(gold):
                     raise InputError(f"{name} has {len(trees)} trees, but {options.data} has {len(gold)}")
                 trees = [trees[i] for i in indices]
             else:
                 trees, how = _parse_gold_sentences(name, options, rules, chosen)
-            score = score_trees(chosen, trees, rules.convention, keep_going=options.keep_going)
+            numbers = [i + 1 for i in indices]
+            score = score_trees(chosen, trees, rules.convention, keep_going=options.keep_going, numbers=numbers)
             problems.add(score.errors)
             systems.append(System(name, trees, how, score))
     return systems
+
+
+def _note_left_out(gold: Sequence[ConstituencyTree | None]) -> None:
+    """Print a note on the gold trees that nothing can be compared with."""
+    numbers = [str(i) for i, tree in enumerate(gold, start=1) if tree is None]
+    if numbers:
+        listed = ", ".join(numbers[:_LISTED]) + ", ..." * (len(numbers) > _LISTED)
+        trees = "gold tree has" if len(numbers) == 1 else "gold trees have"
+        print_note(f"{len(numbers):,} {trees} no words or cannot be read, and is left out on both sides ({listed})")
 
 
 def _same_labels(

@@ -17,7 +17,7 @@ from ...figures.strengths import ALL_WORDS, Occurrences, Summary, contrast
 from ...figures.verbs import VERB_FRAMES, verb_frames
 from ...hub.locating import find_models
 from ...parsing.distances import distances_from_trace
-from ...parsing.treebank import NLTK_TREEBANK, read_treebank
+from ...parsing.treebank import NLTK_TREEBANK, read_every_tree
 from ...parsing.trees import base_label
 from ...text import open_corpus
 from ...text.corpora import SOURCES
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> Report:
     """Trace the corpus and summarise the groups' strengths."""
     _check_options(options)
     problems = Problems(options.keep_going)
-    sentences, tags, frames = _read_tagged(options, problems)
+    numbers, sentences, tags, frames = _read_tagged(options, problems)
     scorer = open_scorer(options.model, options)
     signal = scorer.choose_signal(options.signal)
     with progress("tracing", len(sentences)) as advance:
@@ -67,7 +67,14 @@ def run(options: argparse.Namespace) -> Report:
         save_figure(options.figure, _corpus_figure(words, record, groups, verbs))
     if options.items:
         columns = ("sentence", "word", "tag", "frame", signal)
-        rows = zip(words.sentences + 1, words.words, words.tags, words.frames, words.values.tolist(), strict=True)
+        rows = zip(
+            np.array(numbers)[words.sentences],
+            words.words,
+            words.tags,
+            words.frames,
+            words.values.tolist(),
+            strict=True,
+        )
         write_table(options.items, columns, list(rows))
     if not options.json and frames is None:
         print_note(f"{options.data} has no trees to show which verbs have an object")
@@ -102,12 +109,13 @@ def _summaries(words: Occurrences, groups: Mapping[str, np.ndarray], verbs: Mapp
     }
 
 
-Tagged = tuple[list[Sequence[str]], list[Sequence[str]], "list[list[str | None]] | None"]
+Tagged = tuple[list[int], list[Sequence[str]], list[Sequence[str]], "list[list[str | None]] | None"]
 
 
 def _read_tagged(options: argparse.Namespace, problems: Problems) -> Tagged:
-    """Read each sentence's words, tags and, with full trees, verb frames."""
+    """Read each sentence's number, words, tags and, with full trees, verb frames."""
     source = options.data
+    numbers: list[int] = []
     words: list[Sequence[str]] = []
     tags: list[Sequence[str]] = []
     if source.partition(":")[0] in SOURCES and source != NLTK_TREEBANK:
@@ -116,27 +124,32 @@ def _read_tagged(options: argparse.Namespace, problems: Problems) -> Tagged:
                 raise InputError(f"{source} has no part-of-speech tags")
             words.append(sentence.words)
             tags.append(sentence.tags)
-        return words, tags, None
+        return list(range(1, len(words) + 1)), words, tags, None
     if format_of(source) == "conllu":
-        for number, (found, own) in enumerate(islice(read_tagged_conllu(source, problems.on_error), options.limit), 1):
+        for number, found, own in islice(read_tagged_conllu(source, problems.on_error), options.limit):
             if own is None:
                 problems.on_error(InputError(f"{source}, sentence {number}: a word has no universal tag (column 4)"))
                 continue
+            numbers.append(number)
             words.append(found)
             tags.append(own)
         if not words:
             raise InputError(f"{source} has no sentence with part-of-speech tags")
-        return words, tags, None
+        return numbers, words, tags, None
     trees = []
-    for tree in read_treebank(source, on_error=problems.on_error)[: options.limit]:
+    found_trees = enumerate(read_every_tree(source, on_error=problems.on_error), start=1)
+    for number, tree in islice(found_trees, options.limit):
+        if tree is None:
+            continue
         if tree.word_tags is None:
             problems.on_error(InputError(f"{tree.origin}: the tree has no part-of-speech tags"))
             continue
         tags.append([base_label(tag) for tag in tree.word_tags])  # NN-NK is a noun whose edge has a label
+        numbers.append(number)
         trees.append(tree)
     if not trees:
         raise InputError(f"{source} has no tree with part-of-speech tags")
-    return [tree.words for tree in trees], tags, list(map(verb_frames, trees))
+    return numbers, [tree.words for tree in trees], tags, list(map(verb_frames, trees))
 
 
 def _corpus_figure(

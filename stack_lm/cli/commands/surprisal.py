@@ -123,7 +123,9 @@ def _frame(records: Sequence[Record | None], options: argparse.Namespace) -> tup
     fields = next((record.fields for record in records if record is not None and record.fields), {})
     column = choose_column(fields, options.column, options.data) if fields else "text"
     left_out = dict.fromkeys(fields) | {column: ""}
-    rows = [left_out if record is None else record.fields | {column: record.text} for record in records]
+    rows = [
+        left_out if record is None else record.fields | {column: record.tokens or record.text} for record in records
+    ]
     frame = pd.DataFrame(rows).convert_dtypes()
     return frame, column
 
@@ -132,12 +134,11 @@ def _table(model: str, frame: pd.DataFrame, column: str, options: argparse.Names
     """The rows of one model."""
     from ...scoring.surprisal import surprisal
 
-    words = [text.split() for text in frame[column]]
     scorer = open_scorer(model, options)
     if options.end and not scorer.end_tokens:
         raise InputError(f"--end: {model} has no token that ends sentences")
     settings = {"base": options.base, "punctuation": options.punctuation, "end": options.end}
-    with progress(f"scoring with {model}", sum(map(bool, words))) as advance:
+    with progress(f"scoring with {model}", sum(map(bool, frame[column]))) as advance:
         table = surprisal(scorer, frame, column=column, progress=advance, **settings)
     return table
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...core.errors import InputError
 from ..corpora import Corpus, DocumentStream, Request, Sentence, register_source
+from ..formats import FORMATS, TEXT, format_of
 from ..plain import Segmenter
 from ..records import Record, find_files, read_records
 
@@ -45,7 +46,8 @@ def open_files(request: Request) -> Corpus:
 def _open(request: Request, files: Sequence[Records], paths: tuple[Path, ...] = ()) -> Corpus:
     texts = (record.text for file in files for record in file())
     mode = request.segmentation or "lines"
-    segment = Segmenter(mode, islice(texts, _LEARN_FROM), split_words=request.split_words)
+    has_words = bool(paths) and FORMATS[format_of(paths[0]) or TEXT].has_words
+    segment = Segmenter(mode, islice(texts, _LEARN_FROM), split_words=request.split_words, tokens=has_words)
 
     def parts(file: Records) -> Iterator[str]:
         """The lines of a file; lines together if one may continue in the next."""
@@ -68,6 +70,8 @@ def _documents(file: Records, most_lines: int | None = None) -> Iterator[str]:
     for record in file():
         if record.fields:
             yield record.text
+            continue
+        if record.tokens == ():  # a tree without words, in the middle of a document
             continue
         if document and (not record.text or len(document) == most_lines):
             yield "\n".join(document)

@@ -7,6 +7,7 @@ replacement of rare words by their part-of-speech tags needs tags, and therefore
 from .rare_words import RareWordTags
 from .special import Frame, added_tokens, reopen_tokenizer, sentence_frame
 from .subwords import SubwordKind, check_subwords, train_subword_tokenizer
+from .treebank import TreebankForms
 from .word_level import symbol_tokenizer, train_word_tokenizer, word_tokenizer
 from .words import Lowercase, case_rule, splits_words, word_splitter, word_splitter_of
 
@@ -15,6 +16,7 @@ __all__ = [
     "Lowercase",
     "RareWordTags",
     "SubwordKind",
+    "TreebankForms",
     "added_tokens",
     "case_rule",
     "check_subwords",
