@@ -168,7 +168,7 @@ def test_parse_f1(capsys, models, treebank, tmp_path):
 
 
 def write_agreement(directory):
-    (directory / "a.text").write_text("the dogs near the cat sleep . <eos>\nthe cat xyzzes <eos>\na cat is . <eos>\n")
+    (directory / "a.text").write_text("the dogs near the cat are . <eos>\nthe cat xyzzes <eos>\na cat is . <eos>\n")
     (directory / "a.gold").write_text("5\tare\tis\t1\n2\txyzzes\txyzz\t0\n2\tis\tare\t0\n")
     return ("--data", directory, "--format", "linzen-gulordava")
 
