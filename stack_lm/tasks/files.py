@@ -6,6 +6,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -59,6 +60,7 @@ class FileTask(Task):
         unknown: treatment of a symbol of a validation or test string that no training string has: "refuse" it, or
             "replace" it by `<unk>` where it is only read. Symbols of answers must occur in training.
         begin: for a classification, begin each string with `<s>`, so that the empty string can be classified too.
+        columns: the names of the columns in place of these, separated by commas; labels need `kind`.
         splits: see `Task`.
 
     Attributes:
@@ -83,10 +85,12 @@ class FileTask(Task):
         seed: int = 0,
         unknown: Literal["refuse", "replace"] = "refuse",
         begin: bool = False,
+        columns: str | None = None,
         splits: SplitChanges | None = None,
     ) -> None:
         self.name = path
-        self._reading = Reading(kind, symbols)
+        names = None if columns is None else tuple(name.strip() for name in columns.split(","))
+        self._reading = Reading(kind, symbols, names)
         files = find_files(Path(path))
         self._unread = unread_tables(Path(path), files)
         content = read(tuple(files.items()), stamps(files.values()), self._reading)
@@ -202,7 +206,7 @@ class FileTask(Task):
         Raises:
             InputError: for a file that cannot be read, or a symbol that the task does not have.
         """
-        _, rows = Reading(self.own_kind, self._reading.symbols).rows(Path(path))
+        _, rows = replace(self._reading, kind=self.own_kind).rows(Path(path))
         return [self._encode(row) for row in rows]
 
     def split(self, name: str, seed: int) -> list[Example]:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar, get_origin
 
 from ..core.checks import check_of
 from ..core.errors import InputError
@@ -71,7 +71,13 @@ def make_task(name: str, **options: Any) -> Task:
         annotation = parameters[option].annotation
         if option != "splits" and annotation is not inspect.Parameter.empty and not isinstance(annotation, str):
             options[option] = check_of(annotation)(option, value)
-    task = factory(**options)
+    fields = {option: options.pop(option) for option in _fields(factory) if option in options}
+    if fields:
+        task = factory.__new__(factory)  # type: ignore[call-overload]
+        vars(task).update(fields)  # which its constructor may need
+        task.__init__(**options)  # type: ignore[misc]
+    else:
+        task = factory(**options)
     task.name = name
     check_declared(task)
     return task
@@ -79,9 +85,23 @@ def make_task(name: str, **options: Any) -> Task:
 
 def _parameters(factory: Callable[..., Task]) -> Mapping[str, inspect.Parameter]:
     try:
-        return inspect.signature(factory, eval_str=True).parameters
+        return _fields(factory) | dict(inspect.signature(factory, eval_str=True).parameters)
     except NameError:  # an annotation of a plug-in that only type checkers can evaluate
         return inspect.signature(factory).parameters
+
+
+def _fields(factory: Callable[..., Task]) -> dict[str, inspect.Parameter]:
+    """The annotated class attributes with a value of a task from outside the package: options too."""
+    classes = [cls for cls in getattr(factory, "__mro__", ()) if not cls.__module__.startswith("stack_lm.")]
+    try:
+        own = {name: kind for cls in classes for name, kind in inspect.get_annotations(cls, eval_str=True).items()}
+    except NameError:
+        return {}
+    return {
+        name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(factory, name), annotation=kind)
+        for name, kind in own.items()
+        if get_origin(kind) is not ClassVar and hasattr(factory, name) and name not in Task.__annotations__
+    }
 
 
 def _is_file(name: Any) -> bool:

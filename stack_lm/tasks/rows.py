@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..core.errors import InputError, fail
-from ..core.messages import counted, nearest, shortened
+from ..core.messages import counted, shortened
 from ..text.files import check_file
 from ..text.formats import FORMATS, is_table, read_rows
 
@@ -25,6 +25,9 @@ _COLUMNS: dict[OwnKind, tuple[str, ...]] = {
     "language": ("text",),
 }
 _SPLITS = {"train": ("train",), "validation": ("validation", "valid", "dev"), "test": ("test",)}
+# MLRegTest (van der Poel et al. 2024) has a file for each of these, and in each line a string, a tab and a label.
+_PARTS = {"Dev": "validation", **{f"Test{part}": f"test_{part.lower()}" for part in ("SR", "SA", "LR", "LA")}}
+_MEMBERSHIP = ("TRUE", "FALSE")
 _SPACE = "\u2423"  # the blank among single characters
 _LONGEST = 100_000  # maximum number of symbols of a string: all strings of a split are padded to the longest
 TABLES = tuple(ending for known in FORMATS.values() if known.has_columns for ending in known.endings)
@@ -44,34 +47,44 @@ class Reading:
 
     kind: OwnKind | None
     symbols: Literal["words", "characters"]
+    columns: tuple[str, ...] | None = None
 
     def rows(self, file: Path) -> tuple[tuple[str, ...], list[TaskRow]]:
-        """The columns to read, and the non-empty rows.
+        """The columns to read, by the names that tasks give them, and the non-empty rows.
 
         Raises:
             InputError: for a file that cannot be read, a missing column, or a value of the wrong kind.
         """
-        columns: tuple[str, ...] = ()
+        roles: tuple[str, ...] = ()
         types: dict[str, type] = {}
         records = []
         unit, rows = read_rows(file, None, fail, None)
         for number, fields in rows:
+            where = f"{file}, {unit} {number}"
             if isinstance(fields, str):
-                if fields:
+                string, _, label = fields.partition("\t")
+                if label in _MEMBERSHIP and self.kind in (None, "classification"):
+                    roles = _COLUMNS["classification"]
+                    records.append(TaskRow(where, tuple(string), (label,)))
+                elif fields:
                     raise InputError(f"{file} is plain text; a task is a table: {', '.join(TABLES)}")
                 continue
-            columns = columns or self._columns(fields, file)
-            where = f"{file}, {unit} {number}"
-            values = [self._value(fields, column, types, where) for column in columns]
+            roles = roles or self._roles(fields, file)
+            names = zip(self.columns or roles, roles, strict=True)
+            values = [self._value(fields, column, role, types, where) for column, role in names]
             records.append(TaskRow(where, values[0], values[1] if len(values) > 1 else ()))
         if not records:
             raise InputError(f"{file} has no rows")
-        return columns, records
+        return roles, records
 
-    def _columns(self, fields: Mapping[str, Any], file: Path) -> tuple[str, ...]:
+    def _roles(self, fields: Mapping[str, Any], file: Path) -> tuple[str, ...]:
         """The columns of a task of the kind, or of any kind if none is named."""
         allowed = list(dict.fromkeys(_COLUMNS.values() if self.kind is None else [_COLUMNS[self.kind]]))
-        fitting = [columns for columns in allowed if all(column in fields for column in columns)]
+        if self.columns is None:
+            fitting = [columns for columns in allowed if all(column in fields for column in columns)]
+        else:  # of two that are named, the second may have labels: that needs a kind
+            fitting = [columns for columns in allowed if len(columns) == len(self.columns)]
+            fitting = fitting[:1] if all(column in fields for column in self.columns) else []
         if len(fitting) > 1:
             kinds = ", ".join(kind for kind, columns in _COLUMNS.items() if columns in fitting)
             columns = " and ".join(map(",".join, fitting))
@@ -79,27 +92,29 @@ class Reading:
         if fitting:
             return fitting[0]
         needed = " or ".join(",".join(columns) for columns in allowed)
-        missing = {column for columns in allowed for column in columns if column not in fields}
-        near = ((name, nearest(name, sorted(missing))) for name in fields)
-        hint = next((f" (did you mean {meant!r} by {name!r}?)" for name, meant in near if meant), "")
         kind = "a task" if self.kind is None else f"kind={self.kind}"
-        raise InputError(f"{file} has the columns {shortened(', '.join(fields), 200)}; {kind} needs {needed}{hint}")
+        given = "with columns=A,B they have other names"
+        if self.columns is not None:
+            given = f"columns={','.join(self.columns)} does not name them"
+        raise InputError(f"{file} has the columns {shortened(', '.join(fields), 200)}; {kind} needs {needed}; {given}")
 
-    def _value(self, fields: Mapping[str, Any], column: str, types: dict[str, type], where: str) -> tuple[str, ...]:
+    def _value(
+        self, fields: Mapping[str, Any], column: str, role: str, types: dict[str, type], where: str
+    ) -> tuple[str, ...]:
         """The symbols in a column of a row; a label is one symbol."""
         value = fields.get(column)
         if value is None:
             raise InputError(f"{where} has no {column}")
-        allowed: tuple[type, ...] = (str, int) if column == "label" else (str, list)
+        allowed: tuple[type, ...] = (str, int) if role == "label" else (str, list)
         kind = type(value)
         if kind not in allowed:
-            expected = "a string or an integer" if column == "label" else "a string, or a list of symbols"
+            expected = "a string or an integer" if role == "label" else "a string, or a list of symbols"
             raise InputError(f"{where}: {column} must be {expected}; got {value!r:.60}")
         if types.setdefault(column, kind) is not kind:
             raise InputError(
                 f"{where}: {column} is {_name(kind)}, and {_name(types[column])} in the rows before; got {value!r:.60}"
             )
-        if column == "label":
+        if role == "label":
             if not str(value).strip():
                 raise InputError(f"{where}: the label is empty")
             return (str(value).strip(),)
@@ -134,9 +149,11 @@ class Content(NamedTuple):
 
 
 def find_files(path: Path) -> dict[str, Path]:
-    """The files of a task by split; a single file is for training."""
+    """The files of a task by split; a single file is for training, with those beside it if it is of MLRegTest."""
     if not path.is_dir():
-        return {"train": Path(check_file(path))}
+        parts = {split: Path(str(path).replace("_Train.", f"_{part}.")) for part, split in _PARTS.items()}
+        beside = {split: file for split, file in parts.items() if file != path and file.is_file()}
+        return {"train": Path(check_file(path)), **beside}
     by_split: dict[str, Path] = {}
     for name, stems in _SPLITS.items():
         files = [
@@ -178,6 +195,9 @@ def read(files: tuple[tuple[str, Path], ...], stamps: tuple[tuple[int, int], ...
             )
         with open(file, "rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
+    tests = [row for name in parts if name.startswith("test_") for row in parts[name]]
+    if tests:
+        parts["test"] = tests
     kind = next(name for name, file_columns in _COLUMNS.items() if file_columns == columns)
     if reading.kind is not None:
         kind = reading.kind

@@ -5,12 +5,13 @@ import hashlib
 import pickle
 import random
 from itertools import islice
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import pytest
 
+from stack_lm.core.checks import Count
 from stack_lm.core.errors import InputError
-from stack_lm.tasks import Example, Language, Split, Task, make_task, register_task, task_names
+from stack_lm.tasks import Example, Language, Split, Task, make_task, register_task, registry, task_names
 from stack_lm.tasks.base import EditedExample
 
 
@@ -169,3 +170,28 @@ def test_registry():
         make_task("suzgun2019/dyck2").split("validation", 0)
     with pytest.raises(ValueError, match="the task name 'suzgun2019/dyck2' is taken"):
         register_task("suzgun2019/dyck2")(Copy)
+
+
+def test_annotated_attributes_are_options(monkeypatch):
+    class Own(Task):
+        vocabulary = ("a", "b", "c")
+        default_plan: ClassVar = {"train": Split(2, 1, 3), "test": Split(2, 1, 3)}
+        letters: Count = 2
+        shift: Literal["none", "one"] = "none"
+        hidden = 3
+
+        def sample(self, rng, length):
+            string = tuple(rng.randrange(self.letters) for _ in range(length))
+            return Example(string, tuple((s + (self.shift == "one")) % 3 for s in string), (True,) * length)
+
+    monkeypatch.setitem(registry.TASKS.registered, "test/own_options", Own)
+    task = make_task("test/own_options", letters=1, shift="one", splits={"train": {"longest": 9}})
+    assert (task.plan["train"].longest, task.sample(random.Random(0), 2).target) == (9, (1, 1))
+    assert make_task("test/own_options").letters == 2
+    for options, message in [
+        ({"letters": 0}, "letters must be an integer of at least 1; got 0|letters must be"),
+        ({"shift": "two"}, "shift must be one of"),
+        ({"hidden": 1}, "has the options letters, shift, splits; got 'hidden'"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            make_task("test/own_options", **options)

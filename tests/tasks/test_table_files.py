@@ -213,3 +213,48 @@ def test_a_file_that_changes_is_read_again(tmp_path):
     after = make_task(labels(path, {"x": 5, "z": 6}))
     assert after.target_vocabulary == ("x", "z")
     assert before.digest != after.digest
+
+
+def test_columns_may_have_other_names(tmp_path):
+    path = write(tmp_path / "a.csv", ("source", "target"), ROWS)
+    with pytest.raises(
+        InputError, match=r"needs input,output or string,label or text; with columns=A,B they have other"
+    ):
+        make_task(path)
+    task = make_task(path, columns="source,target")
+    assert (task.own_kind, task.vocabulary) == ("tagging", ("a", "b"))
+    assert task.read_file(path)[0].source == (0, 1)
+    assert make_task(path, columns="source").own_kind == "language"
+    assert make_task(path, columns="source, target", kind="classification").target_vocabulary == (
+        "a",
+        "a a",
+        "b a",
+        "b b b",
+    )
+    with pytest.raises(InputError, match="columns=source,goal does not name them"):
+        make_task(path, columns="source,goal")
+
+
+def test_mlregtest(tmp_path):
+    train = tmp_path / "04.04.LT.1.1.0_Train.txt"
+    lines = "".join(f"{'ab' * n}\tTRUE\n{'a' * n}\tFALSE\n" for n in range(1, 12))
+    train.write_text(lines)
+    alone = make_task(str(train))
+    assert (alone.own_kind, alone.target_vocabulary, alone.vocabulary) == (
+        "classification",
+        ("FALSE", "TRUE"),
+        ("a", "b"),
+    )
+    assert {name: split.number for name, split in alone.plan.items()} == {"train": 18, "validation": 2, "test": 2}
+    for part in ("Dev", "TestSR", "TestSA", "TestLR", "TestLA"):
+        (tmp_path / f"04.04.LT.1.1.0_{part}.txt").write_text("abab\tTRUE\nba\tFALSE\n")
+    task = make_task(str(train))
+    numbers = {"train": 22, "validation": 2, "test": 8, "test_sr": 2, "test_sa": 2, "test_lr": 2, "test_la": 2}
+    assert {name: split.number for name, split in task.plan.items()} == numbers
+    assert task.split("test_la", 0)[0] == ((0, 1, 0, 1), (1,), (True,))
+    (tmp_path / "04.04.LT.1.1.0_Dev.txt").write_text("\tTRUE\n")
+    with pytest.raises(InputError, match="line 1: the string is empty; begin=true lets it be classified"):
+        make_task(str(train))
+    train.write_text("abab\tYES\n")
+    with pytest.raises(InputError, match="is plain text; a task is a table"):
+        make_task(str(train))
