@@ -50,6 +50,10 @@ class Trace:
         actions: for each memory layer of the model, in order, all reported values after each word, by name [n, ...].
         layer: the number of the layer of `signals`, `distributions` and `operations`; None for no layer.
         find_run: finds the most probable run of that layer, if it is a nondeterministic stack; see `run`.
+        entropies: the entropy of the next token before each word and after the last [n + 1], in nats, NaN where nothing
+            comes before; None if it was not requested.
+        word_ends: where tokens begin with spaces, the log-probability of such a token, or of the end, at the same
+            places [n + 1], in nats; 0 before a word that does not begin with a space. Otherwise None.
     """
 
     words: tuple[str, ...]
@@ -60,6 +64,8 @@ class Trace:
     actions: tuple[Mapping[str, np.ndarray], ...] = ()
     layer: int | None = 0
     find_run: Callable[[], StackRun] | None = None
+    entropies: np.ndarray | None = None
+    word_ends: np.ndarray | None = None
 
     @cached_property
     def run(self) -> StackRun | None:

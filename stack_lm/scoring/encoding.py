@@ -12,7 +12,7 @@ from ..core.errors import InputError
 from ..core.trace import MOVES, StackRun
 from ..memory.viterbi import Run
 from ..text.tokenization import RareWordTags, TreebankForms, added_tokens, sentence_frame, word_splitter_of
-from .punctuation import Punctuation, split_points
+from .punctuation import Punctuation, is_punctuation, split_points
 
 # Texts in one call of a tokenizer: a compromise between call overhead and memory.
 _BLOCK = 1000
@@ -21,12 +21,14 @@ LONGEST = 2**18
 
 
 class Encoding(NamedTuple):
-    """A text's token ids; the word of each (-1: none); the number of special tokens at the end; its words."""
+    """A text's token ids; the word of each (-1: none); the number of special tokens at the end; its words; and the word
+    of each token again, -1 also for punctuation that touches its word."""
 
     ids: list[int]
     word_of: np.ndarray
     n_end: int
     words: Sequence[str]
+    core_of: np.ndarray
 
 
 WordStrength = Literal["first", "last", "sum", "max"]
@@ -134,13 +136,19 @@ class SentenceEncoder:
             )
             for i, (text_ids, offsets) in enumerate(zip(encoded.input_ids, encoded.offset_mapping, strict=True)):
                 words = given[i]
+                parts, part_of = _split(block[i], words, offsets)
                 if punctuation == "split":
-                    words, text_word_of = _split(block[i], words, offsets)
+                    words, text_word_of = parts, part_of
                 else:
                     text_word_of = words_of_tokens(block[i], offsets)
                 ids = self.begin + text_ids + self.end
-                word_of = np.full(len(ids), -1)
-                word_of[len(self.begin) : len(ids) - len(self.end)] = text_word_of
+                inside = slice(len(self.begin), len(ids) - len(self.end))
+                word_of, core_of = np.full((2, len(ids)), -1)
+                word_of[inside] = core_of[inside] = text_word_of
+                if len(parts) > len(words):
+                    bare = np.array([is_punctuation(part) for part in parts])[part_of]
+                    wholly = np.array([is_punctuation(word) for word in block[i]])[text_word_of]
+                    core_of[inside][bare & ~wholly] = -1
                 missing = sorted(set(range(len(words))) - set(word_of.tolist()))
                 if missing:
                     text, word = " ".join(block[i]), words[missing[0]]
@@ -150,7 +158,7 @@ class SentenceEncoder:
                     raise InputError(
                         f"sentence {numbers[start + i]}: the tokenizer makes {problem} in {' '.join(words)!r}"
                     )
-                yield Encoding(ids, word_of, len(self.end), words)
+                yield Encoding(ids, word_of, len(self.end), words, core_of)
 
 
 def words_of_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> np.ndarray:

@@ -23,7 +23,8 @@ from ..memory.emission import Fixed
 from ..memory.fields import Value
 from ..nn.controlled import ControlledMemory
 from ..nn.interventions import Intervention, intervene
-from .sentences import ModelScorer, Progress
+from .reading import Progress
+from .sentences import ModelScorer
 
 
 class Plan(NamedTuple):

@@ -6,7 +6,7 @@ Any `AutoModelForCausalLM` with a fast tokenizer works; one with memory layers a
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self, get_args
 
@@ -22,21 +22,17 @@ from ..hub.loading import load_pretrained
 from ..kernels.runs import tables_for
 from ..memory.viterbi import Tables, best_runs
 from ..models.cache import CACHE_NAME, MemoryCache
-from ..models.kinds import body_and_head, kind_of
-from ..nn import actions_by_layer
+from ..models.kinds import kind_of
 from ..nn.interventions import Intervention, intervene
-from .batches import Scored, Tail, common_prefix, finite, first_logprobs, length_batches, token_logprobs
-from .encoding import LONGEST, Encoding, SentenceEncoder, WordStrength, run_of_words, strengths_of_words
-from .memory_layers import MemoryLayers, has_runs
+from .batches import Scored, Tail, common_prefix, first_logprobs, token_logprobs
+from .encoding import Encoding, SentenceEncoder, WordStrength, run_of_words, strengths_of_words
+from .memory_layers import has_runs
 from .punctuation import Punctuation
-
-Progress = Callable[[int], None]
-# Logits that a separate head computes at a time, on a CPU and on a GPU; and the most that another model may make for a
-# sentence (4 GB). On a CPU, 8 MB stay in the cache, and score a third faster than 128 MB.
-_LOGITS, _LOGITS_ON_GPU, _MOST_LOGITS = 2**21, 2**25, 2**30
+from .reading import Progress, Reading, SequenceReader
+from .windows import place
 
 
-class ModelScorer(MemoryLayers):
+class ModelScorer(SequenceReader):
     """A scorer of sentences with a language model (a `SentenceModel`).
 
     A word's log-probability is the sum over its tokens; `word_strength` derives its strengths from theirs. Sentences
@@ -54,9 +50,12 @@ class ModelScorer(MemoryLayers):
         layer: the memory layer that is used for parsing and shown, from 0, if the model has several; None takes the
             only one, or the only one with strengths for parsing.
         word_strength: the rule from the strengths of a word's tokens to the word's; see `strengths_of_words`.
+        window: maximum number of tokens that a trace reads at once, of a model with attention; None takes its
+            positions.
 
     Raises:
-        InputError: if there is no such layer, or for an unknown `word_strength`.
+        InputError: if there is no such layer, for an unknown `word_strength`, or a window below 2 or above the
+            model's positions.
     """
 
     def __init__(
@@ -67,15 +66,12 @@ class ModelScorer(MemoryLayers):
         batch_tokens: int = 2048,
         layer: int | None = None,
         word_strength: WordStrength = "last",
+        window: int | None = None,
     ) -> None:
-        super().__init__(model.eval(), layer)
+        super().__init__(model, tokenizer, batch_tokens=batch_tokens, layer=layer, window=window)
         check_name("word_strength", word_strength, get_args(WordStrength))
         self.word_strength = word_strength
-        self.tokenizer = tokenizer
-        self.batch_tokens = batch_tokens
-        self._body, self._head = body_and_head(model)
         config, kind = model.config, kind_of(model.config)
-        self._stops_early = kind is not None and kind.actions_only
         self._encoder = SentenceEncoder(
             tokenizer,
             begin=getattr(config, "bos_token_id", None) is not None,
@@ -130,8 +126,11 @@ class ModelScorer(MemoryLayers):
         progress: Progress | None = None,
         punctuation: Punctuation = "attach",
         numbers: Sequence[int] | None = None,
+        contexts: Sequence[Hashable] | None = None,
+        uncertainty: bool = False,
     ) -> list[Trace]:
         """Trace sentences.
+
 
         Args:
             sentences: each a sequence of words.
@@ -141,35 +140,32 @@ class ModelScorer(MemoryLayers):
             punctuation: "split" turns the punctuation at the ends of a word into separate words, unless a token has
                 both.
             numbers: the numbers of the sentences, for messages; None counts from 1.
+            contexts: the context of each sentence, such as a story: the model then reads it after the sentences of the
+                same context that come before. Such traces have no run.
+            uncertainty: also give the entropies, and the probabilities that words end.
 
         Raises:
-            InputError: for a sentence without words or with more tokens than the model has positions for, or a word
-                without tokens.
+            InputError: for a sentence without words or with too many tokens, or a word without tokens.
         """
         numbers = range(1, len(sentences) + 1) if numbers is None else numbers
-        encodings = list(self._encoder.encode(sentences, tags, punctuation=punctuation, numbers=numbers))
-        if encodings:
-            longest = max(range(len(encodings)), key=lambda i: len(encodings[i].ids))
-            self._check_length(len(encodings[longest].ids), f"sentence {numbers[longest]}")
-        fill = tables_for(len(encoding.ids) for encoding in encodings)
-        traces: list[Trace | None] = [None] * len(sentences)
-        for batch, ids in self._batches([encoding.ids for encoding in encodings]):
-            outputs = self._run(ids, logits=logprobs)
-            actions = [
-                {name: finite(values, name) for name, values in layer_actions.items()}
-                for layer_actions in self._actions(outputs)
-            ]
-            scores = self._next_token_logprobs(outputs, ids) if logprobs else None
-            for row, i in enumerate(batch):
-                score = None if scores is None else scores[row]
-                row_actions = [
-                    {name: values[row] for name, values in layer_actions.items()} for layer_actions in actions
-                ]
-                find_run = self._run_finder(row_actions, encodings[i], numbers[i], fill)
-                traces[i] = self._align(encodings[i], score, row_actions, find_run)
-            if progress is not None:
-                progress(len(batch))
-        return [trace for trace in traces if trace is not None]
+        sequences, placed = place(self._encoder, sentences, tags, contexts, punctuation=punctuation, numbers=numbers)
+        if sequences:
+            number = max(range(len(placed)), key=lambda i: len(sequences[placed[i].sequence]))
+            self._check_room(len(sequences[placed[number].sequence]), f"sentence {numbers[number]}")
+        readings = self.read(
+            sequences,
+            logprobs=logprobs,
+            uncertainty=uncertainty,
+            members=[each.sequence for each in placed],
+            progress=progress,
+        )
+        fill = tables_for(len(each.encoding.ids) for each in placed)
+        traces = []
+        for number, (encoding, sequence, start) in zip(numbers, placed, strict=True):
+            reading = readings[sequence].part(start, start + len(encoding.ids))
+            find_run = None if contexts is not None else self._run_finder(reading.actions, encoding, number, fill)
+            traces.append(self._align(encoding, reading, find_run))
+        return traces
 
     def _run_finder(
         self, actions: Sequence[Mapping[str, np.ndarray]], encoding: Encoding, number: int, fill: Tables
@@ -287,9 +283,9 @@ class ModelScorer(MemoryLayers):
             scorable = [(place, scored) for place, scored in enumerate(group) if 0 < scored.start < len(scored.ids)]
             # The last token is predicted but never read.
             shared = common_prefix([scored.ids[:-1] for _, scored in scorable]) if self._continues else 0
-            for place, (tokens, start) in scorable:
+            for at, (tokens, start) in scorable:
                 n = shared or len(tokens) - 1
-                tails.setdefault(tuple(tokens[:n]), []).append(Tail(g, place, tokens[n:], start))
+                tails.setdefault(tuple(tokens[:n]), []).append(Tail(g, at, tokens[n:], start))
         last_only: list[tuple[int, ...]] = []
         by_length: dict[int, list[tuple[int, ...]]] = {}
         for prefix, some in tails.items():
@@ -341,82 +337,15 @@ class ModelScorer(MemoryLayers):
         # Others with a state, such as Mamba, take a token at a time after the first call.
         return isinstance(cache, MemoryCache) or (not self.model._is_stateful and hasattr(cache, "reorder_cache"))
 
-    def _check_length(self, length: int, name: str) -> None:
-        """Reject a sequence with more tokens than the model has positions or would fit in memory."""
-        most = getattr(self.model.config, "max_position_embeddings", None)
-        if most is not None and length > most:
-            raise InputError(f"{name} has {length} tokens to read, but the model has positions for {most} only")
-        if length > LONGEST:
-            raise InputError(f"{name} has {length:,} tokens to read; {LONGEST:,} can be read at most")
-        size = getattr(self.model.config.get_text_config(), "vocab_size", 1)
-        if length * size > _MOST_LOGITS and self._head is None:
-            raise InputError(
-                f"{name} has {length:,} tokens to read; a {type(self.model.config).__name__} with {size:,} tokens "
-                f"can be scored on {_MOST_LOGITS // size:,} at most"
-            )
-
-    def _logits(self, outputs: Any, steps: slice) -> Tensor:
-        """Logits of some steps [B, T', V]: those from the model's output, or computed now by a separate head."""
-        if self._head is None:
-            return outputs.logits[:, steps]
-        logits: Tensor = self._head(outputs.last_hidden_state[:, steps])
-        return logits
-
-    def _next_token_logprobs(self, outputs: Any, ids: Tensor) -> np.ndarray:
-        """Log-probability of each token given those before it [B, T], in nats; NaN for the first.
-
-        The logits of a long sentence need not fit into memory all at once.
-        """
-        n_rows, n = ids.shape
-        scores = np.full((n_rows, n), np.nan)
-        at_once = _LOGITS if ids.device.type == "cpu" else _LOGITS_ON_GPU
-        size = max(1, at_once // (n_rows * self.model.config.get_text_config().vocab_size))
-        for start in range(0, n - 1, size):
-            stop = min(start + size, n - 1)
-            scores[:, start + 1 : stop + 1] = token_logprobs(
-                self._logits(outputs, slice(start, stop)), ids[:, start + 1 : stop + 1]
-            )
-        return scores
-
-    def _batches(self, sequences: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Tensor]]:
-        """Batches of sequences of similar length: their indices, and their ids padded on the right [B, T]."""
-        for batch in length_batches([len(ids) for ids in sequences], self.batch_tokens):
-            ids = np.zeros((len(batch), len(sequences[batch[-1]])), dtype=np.int64)
-            for row, i in enumerate(batch):
-                ids[row, : len(sequences[i])] = sequences[i]
-            yield batch, torch.from_numpy(ids).to(self.model.device)
-
-    def _run(self, ids: Tensor, *, logits: bool = True, last: Tensor | None = None) -> Any:
-        """The model's outputs, without logits where its head is apart (see `_logits`); with `last` (lengths [B]) only
-        the logits [B, V] at each sequence's last token; without `logits` perhaps only the actions."""
-        arguments: dict[str, Any] = {"use_cache": False}
-        if last is None and self.memories:
-            arguments["output_actions" if logits or not self._stops_early else "actions_only"] = True
-        outputs = self._body(ids, **arguments)
-        if last is None:
-            return outputs
-        at = torch.arange(len(ids), device=ids.device), last - 1
-        return outputs.logits[at] if self._head is None else self._head(outputs.last_hidden_state[at])
-
-    def _actions(self, outputs: Any) -> Sequence[Mapping[str, Tensor]]:
-        """The actions on each memory layer [B, T, ...]."""
-        return actions_by_layer(outputs.actions) if self.memories else ()
-
-    def _align(
-        self,
-        encoding: Encoding,
-        scores: np.ndarray | None,
-        actions: Sequence[Mapping[str, np.ndarray]],
-        find_run: Callable[[], StackRun] | None,
-    ) -> Trace:
+    def _align(self, encoding: Encoding, reading: Reading, find_run: Callable[[], StackRun] | None) -> Trace:
         """Sum scores over each word's tokens, and find the word's actions."""
         n, ids, word_of = len(encoding.words), np.array(encoding.ids), encoding.word_of
         inside = word_of >= 0
         logprobs, n_tokens, end = np.full(n, np.nan), np.zeros(n, dtype=np.int64), float("nan")
-        if scores is not None:
-            scores = scores[: len(ids)]
-            # Nothing predicts the first token; if it belongs to a word, that word has no score.
-            scored = inside & (word_of != word_of[0])
+        if reading.scores:
+            scores = reading.scores["logprob"]
+            # Nothing predicts a sequence's first token; if it belongs to a word, that word has no score.
+            scored = inside & ~np.isin(word_of, word_of[np.isnan(scores)])
             n_tokens = np.bincount(word_of[scored], minlength=n)
             sums = np.bincount(word_of[scored], weights=scores[scored], minlength=n)
             logprobs = np.where(n_tokens > 0, sums, np.nan)
@@ -426,6 +355,16 @@ class ModelScorer(MemoryLayers):
         if self.tokenizer.unk_token_id is not None:
             unknown[word_of[inside & (ids == self.tokenizer.unk_token_id)]] = True
         word_actions = tuple(
-            strengths_of_words(layer_actions, word_of, self.word_strength) for layer_actions in actions
+            strengths_of_words(layer_actions, encoding.core_of, self.word_strength) for layer_actions in reading.actions
         )
-        return Trace(tuple(encoding.words), logprobs, n_tokens, unknown, end, word_actions, self._layer, find_run)
+        entropies = word_ends = None
+        if "entropy" in reading.scores:
+            _, firsts = np.unique(word_of[inside], return_index=True)
+            places = np.append(np.flatnonzero(inside)[firsts], np.flatnonzero(inside)[-1] + 1)
+            entropies = reading.scores["entropy"][places]
+            if self.begins_word is not None:
+                # Without a space, as before punctuation, no word ends.
+                at_space = np.append(self.begins_word[ids[places[:-1]]], True)
+                word_ends = np.where(at_space, reading.scores["word_end"][places], 0.0)
+        parts = (tuple(encoding.words), logprobs, n_tokens, unknown, end, word_actions, self._layer, find_run)
+        return Trace(*parts, entropies=entropies, word_ends=word_ends)

@@ -1,12 +1,27 @@
-"""Surprisal of words for reading-time studies: a table with a row for each word."""
+"""Surprisal of words for reading-time studies: a table with a row for each word.
+
+The columns of a table, in order:
+
+- those of a data frame, except the texts; one with the name of a column below gets the suffix "_input";
+- `sentence`, from 1, and `position` of the white-space word in it, from 1 (int64); `word` (string);
+- `n_tokens`: tokens that were scored (int64); `unknown`: outside the vocabulary (bool);
+- `punctuation`: nothing but punctuation (bool), if that is split off;
+- `surprisal` (float64): NaN for the first word where the model has no token that begins sentences;
+- `entropy`: of the next token before the word, and `entropy_reduction`: how far it is lower after the word, at least 0;
+- a memory's strengths (float64, in elements), such as `push_strength`; of several layers `push_strength_0`, ...; those
+  of a word's last token, or as a scorer's `word_strength` says, without the punctuation that it touches;
+- `log_frequency`: the logarithm of a word's share in a table of counts, with one added to each;
+- with lags: `length`, in characters without punctuation at the ends, and `surprisal_1`, ... of the words before.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -15,8 +30,9 @@ from ..core.messages import check_name
 from ..core.trace import Trace
 from ..text.escapes import unescape_word
 from ..text.records import text_columns
-from .punctuation import Punctuation, is_punctuation
-from .sentences import ModelScorer, Progress
+from .punctuation import Punctuation, inner, is_punctuation
+from .reading import Progress
+from .sentences import ModelScorer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,10 +40,25 @@ if TYPE_CHECKING:
 
 # A unit of surprisal in nats, by the base of its logarithm.
 NATS = {"2": math.log(2), "e": 1.0, "10": math.log(10)}
+WordEnds = Literal["auto", "own", "next"]
+"""The word whose surprisal has the probability that a word ends, where tokens begin with spaces: `own`, the word that
+ends; `next`, the one after it, as tokens have it; `auto` is `own`."""
 # Sentences scored at a time: enough for batches of similar length.
 _BLOCK = 10_000
 _COLUMNS = {"model", "sentence", "position", "word", "n_tokens", "unknown", "punctuation", "surprisal"}
+_MORE = {"entropy", "entropy_reduction", "log_frequency", "length"}
 _STRENGTHS = re.compile(r"(push|pop|read|total)_strength(_(?!input$)\w+)?")
+_LAGGED = re.compile(r"(surprisal|entropy|entropy_reduction|log_frequency|length)_\d+")
+
+
+class _Settings(NamedTuple):
+    """Arguments of `surprisal`."""
+
+    base: str
+    punctuation: Punctuation
+    end: bool
+    word_ends: WordEnds
+    entropy: bool
 
 
 def surprisal(
@@ -36,14 +67,18 @@ def surprisal(
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
     column: Hashable | None = None,
+    context: Hashable | None = None,
     base: int | str = 2,
     punctuation: Punctuation = "attach",
+    word_ends: WordEnds = "auto",
     end: bool = False,
-    device: str | None = None,
-    batch_tokens: int = 2048,
+    entropy: bool = False,
+    frequencies: Mapping[str, int] | None = None,
+    lags: int = 0,
     progress: Progress | None = None,
+    **reading: Any,
 ) -> pd.DataFrame:
-    """The surprisal of each word given the words before it in its sentence.
+    """The surprisal of each word given the words before it in its sentence, or in its context.
 
     White space separates the words of a text, and any run of it counts as one space. A word's surprisal is the sum
     over its tokens. A sentence of only white space has no rows; the others keep their numbers.
@@ -55,38 +90,42 @@ def surprisal(
         tokenizer: a model's fast tokenizer; that of a path by default.
         column: the column of a data frame with the texts; None takes "text", or "sentence", or the only column of text.
             An empty cell is a text without words.
+        context: the column of a data frame with a text's story or dialogue: the model reads a text after those of the
+            same value that come before it.
         base: the base of the logarithm: 2 (bits), "e" (nats) or 10.
         punctuation: "attach" counts punctuation with the word that it touches. "split" gives the punctuation at the
             ends of a word its own rows, unless a token has both.
+        word_ends: see `WordEnds` (Pimentel and Meister 2024; Oh and Schuler 2024).
         end: add a row for the end of each sentence. The sum of a sentence's rows is then its surprisal.
-        device: the device of a model that is loaded, such as "cpu" or "cuda:1"; None takes a GPU if there is one.
-        batch_tokens: tokens in a batch, padding included.
+        entropy: add the entropies.
+        frequencies: the counts of words, in lower case; adds their logarithms.
+        lags: repeat the numbers of this many words before, within the sentence or context; that of an unknown word, or
+            of none, is NaN.
         progress: called with the number of sentences done, batch by batch.
+        reading: of a model that is loaded or given: `device`, `batch_tokens`, `window` (see `ModelScorer`).
 
     Returns:
-        One row for each word, in order. Columns:
-
-        - those of a data frame, except the texts; one with the name of a column below gets the suffix "_input";
-        - `sentence`, from 1, and `position` of the white-space word in it, from 1 (int64); `word` (string);
-        - `n_tokens`: tokens that were scored (int64); `unknown`: outside the vocabulary (bool);
-        - `punctuation`: nothing but punctuation (bool), if that is split off;
-        - `surprisal` (float64): NaN for the first word where the model has no token that begins sentences;
-        - a memory's strengths (float64, in elements), such as `push_strength`; of several layers `push_strength_0`, ...
-
-        A word's strengths are those of its last token, or as a scorer's `word_strength` says.
+        One row for each word, in order, with the columns that the module lists.
 
     Raises:
-        InputError: if the model cannot be loaded, a text is not a string or is longer than the model can read, or an
-            argument is not one of those above.
+        InputError: if the model cannot be loaded, a text is not a string or cannot be read, a context is missing, lags
+            are as long as the longest text, or an argument is not one of those above.
     """
-    _check_arguments(base, punctuation)
+    settings = _Settings(str(base), punctuation, end, word_ends, entropy)
+    _check_arguments(settings, lags)
     import pandas as pd
 
     fields: pd.DataFrame | None = None
+    contexts: list[Hashable] | None = None
     if isinstance(sentences, pd.DataFrame):
+        contexts = _contexts_of(sentences, context)
         fields, sentences = _columns_of(sentences, column)
-    texts = _checked(sentences)
-    table = _table(_as_scorer(model, tokenizer, device, batch_tokens), texts, base, punctuation, end, progress)
+    elif context is not None:
+        raise InputError("context: a column, so the texts must come in a data frame")
+    table = _table(_as_scorer(model, tokenizer, reading), _checked(sentences), contexts, settings, progress)
+    if frequencies is not None:
+        table["log_frequency"] = _log_frequencies(table["word"], frequencies) / NATS[settings.base]
+    _add_lags(table, lags, contexts, end)
     if fields is None:
         return table
     repeated = fields.iloc[table["sentence"].to_numpy() - 1].reset_index(drop=True)
@@ -96,24 +135,52 @@ def surprisal(
 def _table(
     scorer: ModelScorer,
     texts: Sequence[str | Sequence[str]],
-    base: int | str,
-    punctuation: Punctuation,
-    end: bool,
+    contexts: Sequence[Hashable] | None,
+    settings: _Settings,
     progress: Progress | None,
 ) -> pd.DataFrame:
-    """The columns of the result that are ours."""
+    """The columns that come from the model."""
     import pandas as pd
 
-    if end and not scorer.end_tokens:
+    if settings.end and not scorer.end_tokens:
         raise InputError("end: the model has no token that ends sentences, so their end has no surprisal")
     words = [text.split() if isinstance(text, str) else text for text in texts]
-    blocks = list(_scored(scorer, words, punctuation, end, progress))
+    blocks = list(_scored(scorer, words, contexts, settings, progress))
     table = pd.DataFrame({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]})
     table["word"] = table["word"].astype(pd.StringDtype(na_value=np.nan))  # lengths of words are int64
-    table["surprisal"] /= NATS[str(base)]
-    if punctuation == "attach":
+    for name in ("surprisal", "entropy", "entropy_reduction"):
+        if name in table:
+            table[name] /= NATS[settings.base]
+    if settings.punctuation == "attach":
         del table["punctuation"]
     return table
+
+
+def _log_frequencies(words: pd.Series, frequencies: Mapping[str, int]) -> pd.Series:
+    """The logarithm of each word's share, in nats."""
+    total = sum(frequencies.values()) + len(frequencies) + 1
+    return words.map(lambda word: math.log((frequencies.get(word[inner(word)].lower(), 0) + 1) / total)).astype(float)
+
+
+def _add_lags(table: pd.DataFrame, lags: int, contexts: Sequence[Hashable] | None, end: bool) -> None:
+    """Add the columns of the words before."""
+    if not lags:
+        return
+    table["length"] = table["word"].map(lambda word: len(word[inner(word)])).astype(np.int64)
+    is_word = table["sentence"].duplicated(keep="last") if end else table["sentence"] > 0
+    texts = table["sentence"][is_word]
+    if contexts is not None:
+        texts = texts.map(lambda number: contexts[number - 1])
+    longest = int(texts.value_counts().max()) if len(texts) else 0
+    if lags >= longest:
+        raise InputError(f"lags must be below {longest}, the number of words of the longest text; got {lags}")
+    for name in ("surprisal", "entropy", "entropy_reduction", "log_frequency", "length"):
+        if name in table:
+            values = table[name][is_word]
+            if name == "surprisal":
+                values = values.mask(table["unknown"][is_word])  # that of all unknown words together
+            for lag in range(1, lags + 1):
+                table[f"{name}_{lag}"] = values.groupby(texts).shift(lag)
 
 
 def name_clashes(names: Iterable[Hashable]) -> dict[Hashable, str]:
@@ -124,7 +191,9 @@ def name_clashes(names: Iterable[Hashable]) -> dict[Hashable, str]:
     """
     names = list(names)
     clashes: dict[Hashable, str] = {
-        name: f"{name}_input" for name in names if name in _COLUMNS or _STRENGTHS.fullmatch(str(name))
+        name: f"{name}_input"
+        for name in names
+        if name in _COLUMNS | _MORE or _STRENGTHS.fullmatch(str(name)) or _LAGGED.fullmatch(str(name))
     }
     for name, other in clashes.items():
         if other in names:
@@ -137,10 +206,32 @@ def strengths_in(columns: Iterable[str]) -> list[str]:
     return [name for name in columns if _STRENGTHS.fullmatch(name)]
 
 
-def _check_arguments(base: int | str, punctuation: str) -> None:
-    if str(base) not in NATS:
-        raise InputError(f"base must be one of {', '.join(NATS)}; got {base!r}")
-    check_name("punctuation", punctuation, get_args(Punctuation))
+def numbers_in(columns: Iterable[str]) -> list[str]:
+    """The columns of a table that are numbers of a model: surprisal, strengths, and the others."""
+    known = _MORE - {"length"} | {"surprisal"}
+    return [name for name in columns if name in known or _STRENGTHS.fullmatch(name) or _LAGGED.fullmatch(name)]
+
+
+def _check_arguments(settings: _Settings, lags: int) -> None:
+    if settings.base not in NATS:
+        raise InputError(f"base must be one of {', '.join(NATS)}; got {settings.base}")
+    check_name("punctuation", settings.punctuation, get_args(Punctuation))
+    check_name("word_ends", settings.word_ends, get_args(WordEnds))
+    if lags < 0:
+        raise InputError(f"lags must be at least 0; got {lags}")
+
+
+def _contexts_of(frame: pd.DataFrame, context: Hashable | None) -> list[Hashable] | None:
+    """The context of each text."""
+    if context is None:
+        return None
+    names = list(frame.columns)
+    if names.count(context) != 1:
+        raise InputError(f"context must be one of {', '.join(map(repr, names)) or 'no columns'}; got {context!r}")
+    missing = frame[context].isna() | (frame[context].astype(object) == "")
+    if missing.any():
+        raise InputError(f"sentence {int(missing.argmax()) + 1} has no value in the column {context!r}, its context")
+    return frame[context].tolist()
 
 
 def _columns_of(frame: pd.DataFrame, column: Hashable | None) -> tuple[pd.DataFrame, list[Any]]:
@@ -179,35 +270,55 @@ def _checked(sentences: Iterable[str | Sequence[str]]) -> list[str | Sequence[st
     return texts
 
 
-def _as_scorer(model: Any, tokenizer: Any, device: str | None, batch_tokens: int) -> ModelScorer:
+def _as_scorer(model: Any, tokenizer: Any, reading: Mapping[str, Any]) -> ModelScorer:
     if isinstance(model, ModelScorer):
         return model
     if isinstance(model, str | os.PathLike):
-        loaded = ModelScorer.from_pretrained(os.fspath(model), device=device, batch_tokens=batch_tokens)
-        return loaded if tokenizer is None else ModelScorer(loaded.model, tokenizer, batch_tokens=batch_tokens)
+        loaded = ModelScorer.from_pretrained(os.fspath(model), **reading)
+        if tokenizer is None:
+            return loaded
+        model = loaded.model
     if tokenizer is None:
         raise InputError("tokenizer: a model that is given as an object needs one")
-    return ModelScorer(model, tokenizer, batch_tokens=batch_tokens)
+    return ModelScorer(model, tokenizer, **{name: value for name, value in reading.items() if name != "device"})
 
 
 def _scored(
     scorer: ModelScorer,
     sentences: Sequence[Sequence[str]],
-    punctuation: Punctuation,
-    end: bool,
+    contexts: Sequence[Hashable] | None,
+    settings: _Settings,
     progress: Progress | None,
 ) -> Iterator[dict[str, np.ndarray]]:
     """The columns of the rows, for one block of sentences with words at a time; at least one block."""
     numbers = [number for number, words in enumerate(sentences, start=1) if words]
     last = "".join(scorer.end_tokens)
-    for start in range(0, max(1, len(numbers)), _BLOCK):
-        block = numbers[start : start + _BLOCK]
+    own_ends = settings.word_ends != "next" and scorer.begins_word is not None
+    size = _BLOCK if contexts is None else max(1, len(numbers))  # a context is read as a whole
+    for start in range(0, max(1, len(numbers)), size):
+        block = numbers[start : start + size]
         given = [sentences[number - 1] for number in block]
-        traces = scorer.trace(given, punctuation=punctuation, numbers=block, progress=progress)
-        if end:
+        traces = scorer.trace(
+            given,
+            punctuation=settings.punctuation,
+            numbers=block,
+            contexts=None if contexts is None else [contexts[number - 1] for number in block],
+            uncertainty=own_ends or settings.entropy,
+            progress=progress,
+        )
+        if own_ends:
+            traces = [_with_own_ends(trace) for trace in traces]
+        if settings.end:
             traces = [_with_end(trace, last, len(scorer.end_tokens)) for trace in traces]
             given = [[*words, last] for words in given]
-        yield _rows(traces, given, block)
+        yield _rows(traces, given, block, settings.entropy)
+
+
+def _with_own_ends(trace: Trace) -> Trace:
+    """A trace in which a word's probability has that of its end, and not that of the end before it."""
+    ends = trace.word_ends
+    assert ends is not None
+    return replace(trace, logprobs=trace.logprobs + ends[1:] - ends[:-1], end_logprob=trace.end_logprob - ends[-1])
 
 
 def _with_end(trace: Trace, end: str, n_tokens: int) -> Trace:
@@ -221,11 +332,14 @@ def _with_end(trace: Trace, end: str, n_tokens: int) -> Trace:
             {name: np.append(layer_actions[name], np.nan) for name in strengths_in(layer_actions)}
             for layer_actions in trace.actions
         ),
+        entropies=None if trace.entropies is None else np.append(trace.entropies, np.nan),
     )
 
 
-def _rows(traces: Sequence[Trace], sentences: Sequence[Sequence[str]], numbers: Sequence[int]) -> dict[str, np.ndarray]:
-    """The columns of some sentences' rows, with surprisal in nats."""
+def _rows(
+    traces: Sequence[Trace], sentences: Sequence[Sequence[str]], numbers: Sequence[int], entropy: bool
+) -> dict[str, np.ndarray]:
+    """The columns of some sentences' rows, in nats."""
     words = [word for trace in traces for word in trace.words]
 
     def join(parts: Iterable[np.ndarray], dtype: type) -> np.ndarray:
@@ -240,6 +354,10 @@ def _rows(traces: Sequence[Trace], sentences: Sequence[Sequence[str]], numbers: 
         "punctuation": np.fromiter(map(is_punctuation, map(unescape_word, words)), np.bool_, len(words)),
         "surprisal": join((0.0 - trace.logprobs for trace in traces), np.float64),
     }
+    if entropy:
+        entropies = [trace.entropies for trace in traces if trace.entropies is not None]
+        columns["entropy"] = join((each[:-1] for each in entropies), np.float64)
+        columns["entropy_reduction"] = join((np.maximum(0.0, each[:-1] - each[1:]) for each in entropies), np.float64)
     layers = traces[0].actions if traces else ()
     for i, layer_actions in enumerate(layers):
         for name in strengths_in(layer_actions):

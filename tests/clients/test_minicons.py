@@ -59,7 +59,7 @@ def test_surprisal_of_words(both):
     gpt2 = scorer.IncrementalLMScorer(model, "cpu", tokenizer=tokenizer)
     treebank = [" ".join(both[1].split(text)) for text in SENTENCES]
     for theirs, ours, texts, bos in [(gpt2, ModelScorer(model, tokenizer), SENTENCES, True), (*both, treebank, False)]:
-        table = surprisal(ours, texts)
+        table = surprisal(ours, texts, word_ends="next")
         found = theirs.word_score_tokenized(texts, str.split, bos_token=bos, surprisal=True, base_two=True)
         pairs = [pair for of_text in found for pair in of_text]
         assert table["word"].tolist() == [word for word, _ in pairs]

@@ -18,7 +18,7 @@ from stack_lm.core.errors import InputError
 from stack_lm.core.trace import Trace
 from stack_lm.eval import evaluate_perplexity
 from stack_lm.nn import operation_labels
-from stack_lm.scoring import sentences
+from stack_lm.scoring import reading
 from stack_lm.scoring.batches import Scored
 from stack_lm.scoring.encoding import words_of_tokens
 
@@ -281,7 +281,7 @@ def test_long_sentences_in_parts(monkeypatch):
     """The logits of a few steps at a time are those of all."""
     scorer, words = word_scorer(), ["the", "dog", "that", "cats", "fear"] * 8
     whole, sums = scorer.trace([words, words[:3]]), scorer.sentence_logprobs([[words, words[1:]]])
-    monkeypatch.setattr(sentences, "_LOGITS", 3 * len(scorer.tokenizer))
+    monkeypatch.setattr(reading, "_LOGITS", 3 * len(scorer.tokenizer))
     for one, other in zip(whole, scorer.trace([words, words[:3]]), strict=True):
         np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-6)
     np.testing.assert_allclose(sums, scorer.sentence_logprobs([[words, words[1:]]]), atol=1e-5)
@@ -294,7 +294,7 @@ def test_sentences_that_are_no_sentences(monkeypatch):
         word_scorer().trace([["the"], ["the"] * (2**18 + 1)])
     with pytest.raises(InputError, match="a sentence has 262,145 tokens to read; 262,144 can be read at most"):
         word_scorer().sentence_logprobs([[["the"] * (2**18 + 2)]])
-    monkeypatch.setattr(sentences, "_MOST_LOGITS", 4000)
+    monkeypatch.setattr(reading, "_MOST_LOGITS", 4000)
     scorer = made(gpt2_scorer)
     size = scorer.model.config.vocab_size
     with pytest.raises(InputError, match=f"a GPT2Config with {size} tokens can be scored on {4000 // size} at most"):
@@ -305,8 +305,7 @@ def test_sentences_longer_than_the_model():
     scorer, words = made(gpt2_scorer), ["the"] * 64
     length = len(scorer.tokenizer(" ".join(words)).input_ids)
     assert length >= scorer.model.config.max_position_embeddings == 64
-    with pytest.raises(InputError, match=r"sentence 2 has \d+ tokens to read, but the model has positions for 64 only"):
-        scorer.trace([["a"], words * 2])
+    assert np.isfinite(scorer.trace([["a"], words * 2])[1].logprobs[1:]).all()  # in windows
     with pytest.raises(InputError, match="the model has positions for 64 only"):
         scorer.sentence_logprobs([[words * 2, words]])
 

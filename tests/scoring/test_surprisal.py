@@ -65,8 +65,8 @@ def test_a_word_is_the_sum_of_the_treebanks_tokens(fields):
     if fields["memory"] == "stack":
         ids = tokenizer("The dogs, that don't bark.", return_tensors="pt")
         actions = model(**ids, output_actions=True).actions
-        for name in STRENGTHS:  # after the last token of a word; <s> comes first
-            values = actions[name][0, [1, 3, 4, 6, 8]].detach()
+        for name in STRENGTHS:  # after the last token of a word, without its punctuation; <s> comes first
+            values = actions[name][0, [1, 2, 4, 6, 7]].detach()
             np.testing.assert_allclose(table[name][:5], values, atol=1e-6)
     else:
         assert ("push_strength" in table, "push_strength_top" in table) == (False, fields["memory"] == "deque")
@@ -77,19 +77,86 @@ GERMAN = "„Öl kostet viel“, sagte die Bäuerin (müde) …"
 
 def test_punctuation_and_german():
     model, tokenizer = transformer()
-    attached = surprisal(model, [GERMAN], tokenizer)
+    attached = surprisal(model, [GERMAN], tokenizer, word_ends="next")
     words = GERMAN.split()
     assert attached["word"].tolist() == words
     pieces = [words[0], *(f" {word}" for word in words[1:])]
     np.testing.assert_allclose(attached["surprisal"], by_hand(model, tokenizer, pieces), rtol=1e-5)
     assert "punctuation" not in attached
-    split = surprisal(model, [GERMAN], tokenizer, punctuation="split")
+    split = surprisal(model, [GERMAN], tokenizer, punctuation="split", word_ends="next")
     pieces = ["„", "Öl", " kostet", " viel", "“,", " sagte", " die", " Bäuerin", " (", "müde", ")", " …"]
     assert split["word"].tolist() == [piece.strip() for piece in pieces]
     assert split["position"].tolist() == [1, 1, 2, 3, 3, 4, 5, 6, 7, 7, 7, 8]
     assert split["word"][split["punctuation"]].tolist() == ["„", "“,", "(", ")", "…"]
     np.testing.assert_allclose(split["surprisal"], by_hand(model, tokenizer, pieces), rtol=1e-5)
     assert not split["unknown"].any()
+
+
+def distributions(model, tokenizer, text):
+    """The tokens of a text with its beginning, and the distribution after each, in double precision."""
+    ids = [tokenizer.bos_token_id, *tokenizer(text, add_special_tokens=False).input_ids]
+    with torch.no_grad():
+        return ids, model(torch.tensor([ids])).logits[0].double().softmax(-1).numpy()
+
+
+@pytest.mark.parametrize("kind", ["words", "bytes"])
+def test_entropies(kind):
+    model, tokenizer = word_model() if kind == "words" else transformer()
+    text = "the dogs bark near old bridges"
+    table = surprisal(model, [text], tokenizer, entropy=True, word_ends="next")
+    _, after = distributions(model, tokenizer, text)
+    entropies = -(after * np.log2(after, where=after > 0, out=np.zeros_like(after))).sum(-1)
+    lengths = table["n_tokens"].to_numpy()
+    assert (lengths.max() > 1) == (kind == "bytes")
+    before = np.append(0, np.cumsum(lengths))  # the token before each word, and the last
+    np.testing.assert_allclose(table["entropy"], entropies[before[:-1]], rtol=1e-4)
+    expected = np.maximum(0, entropies[before[:-1]] - entropies[before[1:]])
+    np.testing.assert_allclose(table["entropy_reduction"], expected, rtol=1e-3, atol=1e-4)
+    assert 0 < (expected > 0).mean() < 1
+
+
+@pytest.mark.parametrize("punctuation", ["attach", "split"])
+def test_the_end_of_a_word_is_its_own(punctuation):
+    """A word's probability has that of a space after it, and not that of the space before it."""
+    model, tokenizer = transformer()
+    text = "the dog (old) barks, no"
+    ids, after = distributions(model, tokenizer, text)
+    tokens = tokenizer.convert_ids_to_tokens(range(model.config.vocab_size))
+    spaces = [token is not None and (token.startswith("Ġ") or token == "<|end|>") for token in tokens]
+    ends = np.log2(after[:, spaces].sum(-1))
+    settings = {"sentences": [text], "tokenizer": tokenizer, "punctuation": punctuation}
+    plain = surprisal(model, **settings, word_ends="next")
+    table = surprisal(model, **settings)
+    last = np.cumsum(plain["n_tokens"].to_numpy())
+    first = np.append(0, last[:-1]) + 1
+    begins = np.array([spaces[ids[i]] for i in first])
+    before = np.where(begins, ends[first - 1], 0)  # the text's first word and split punctuation have no space
+    following = np.append(before[1:], ends[-1])
+    np.testing.assert_allclose(table["surprisal"], plain["surprisal"] - following + before, rtol=1e-4, atol=1e-4)
+    assert begins.tolist() == (
+        [False] + [True] * 4 if punctuation == "attach" else list(map(bool, [0, 1, 1, 0, 0, 1, 0, 1]))
+    )
+    words = word_model()
+    pd.testing.assert_frame_equal(
+        surprisal(*words[:1], ["the dogs"], words[1]), surprisal(*words[:1], ["the dogs"], words[1], word_ends="next")
+    )
+
+
+def test_lags_know_beginnings_and_unknown_words():
+    model, tokenizer = word_model()
+    frame = pd.DataFrame({"text": ["the dogs, zebra bark .", "", "cats fear"], "story": [1, 1, 1]})
+    counts = {"the": 6, "dogs": 2}
+    table = surprisal(model, frame, tokenizer, lags=2, frequencies=counts, end=True)
+    assert table["length"].tolist() == [3, 4, 5, 4, 1, 4, 4, 4, 4]
+    values = table["surprisal"].tolist()
+    nan = float("nan")
+    np.testing.assert_equal(table["surprisal_1"].tolist(), [nan, *values[:2], nan, values[3], nan, nan, values[6], nan])
+    np.testing.assert_equal(table["surprisal_2"].tolist(), [nan, nan, *values[:2], nan, nan, nan, nan, nan])
+    np.testing.assert_allclose(table["log_frequency"][:3], np.log2([7 / 11, 3 / 11, 1 / 11]))
+    np.testing.assert_equal(table["log_frequency_2"][2:4].tolist(), table["log_frequency"][:2].tolist())
+    context = surprisal(model, frame, tokenizer, lags=2, context="story", end=True)
+    np.testing.assert_equal(context["surprisal_1"][6:8].tolist(), context["surprisal"][[4, 6]].tolist())
+    assert context["length_2"][6] == 4
 
 
 def test_the_end_and_the_sum():
@@ -161,7 +228,7 @@ def test_nothing_is_lost(text):
     model, tokenizer = transformer()
     scorer = ModelScorer(model, tokenizer)
     for punctuation in ("attach", "split"):
-        table = surprisal(scorer, [text], punctuation=punctuation, base="e")
+        table = surprisal(scorer, [text], punctuation=punctuation, base="e", word_ends="next")
         words = defaultdict(str)
         for position, part in zip(table["position"], table["word"], strict=True):
             words[position] += part
@@ -184,10 +251,22 @@ def test_nothing_is_lost(text):
             {"sentences": pd.DataFrame({"sentence": ["a"], "word": [1], "word_input": [2]})},
             "the result has a column 'word' of its own, and 'word_input' is taken; rename one of them",
         ),
+        ({"window": 129}, "window must be 2 to 128 tokens; got 129"),
+        ({"context": "story"}, "context: a column, so the texts must come in a data frame"),
         (
-            {"sentences": ["a", "", "the " * 200]},
-            r"sentence 3 has \d+ tokens to read, but the model has positions for 128 only",
+            {"sentences": pd.DataFrame({"text": ["a"]}), "context": "story"},
+            "context must be one of 'text'; got 'story'",
         ),
+        (
+            {"sentences": pd.DataFrame({"text": ["a", "b"], "story": ["x", None]}), "context": "story"},
+            "sentence 2 has no value in the column 'story', its context",
+        ),
+        (
+            {"lags": 2, "sentences": ["a b", "a"]},
+            "lags must be below 2, the number of words of the longest text; got 2",
+        ),
+        ({"lags": -1}, "lags must be at least 0; got -1"),
+        ({"word_ends": "none"}, "word_ends must be one of auto, own, next; got 'none'"),
     ],
     ids=str,
 )
