@@ -26,6 +26,8 @@ _OTHER_ENDS = re.compile(rf"([{_SPACED_ENDS}{_UNSPACED_ENDS}]+)")
 # Manually wrapped text has lines at least this long, in characters, except the last of a paragraph. A few lines may end
 # early, such as one before a word that a program or an author kept whole.
 _SHORTEST_WRAP, _WRAPPED_SHARE = 40, 0.9
+# In a wrapped text a line is full from this share of the usual width: a long word may not have fitted.
+_FULL_SHARE = 0.7
 # A word with a period, followed by a capital. Text in the Penn Treebank's form has a space before the period.
 _NEXT_SENTENCE = re.compile(rf"(?<![A-Za-z])[a-z]{{3,}}[.!?] [A-Z]|[{_UNSPACED_ENDS}][^{_UNSPACED_ENDS}{_CLOSERS}\s]")
 
@@ -184,6 +186,7 @@ class Segmenter:
             if size >= TRAINING_CHARACTERS:
                 break
         self._split = SentenceSplitter("\n".join(sample))
+        self._width = _wrap_width("\n\n".join(sample) if any("\n" in text for text in sample) else "\n".join(sample))
         self._words = word_splitter() if split_words else None
 
     def __call__(self, document: str) -> Iterable[list[str]]:
@@ -199,7 +202,7 @@ class Segmenter:
                 if not (line.startswith("= ") and line.endswith(" =")):  # a heading of wikitext
                     yield from (sentence.split() for sentence in self._split(line))
             return
-        for paragraph in _unwrapped(lines):
+        for paragraph in _unwrapped(lines, self._width):
             if self.mode == "raw" or paragraph.endswith(_FINAL):
                 yield from map(self._words_of, self._split(paragraph))
 
@@ -209,18 +212,36 @@ class Segmenter:
         return [word for word, _ in self._words.pre_tokenize_str(_OTHER_ENDS.sub(r" \1 ", sentence))]
 
 
-def _unwrapped(lines: Iterable[str]) -> Iterator[str]:
-    """The paragraphs of lines: those between empty lines, if they were wrapped manually; otherwise each line."""
-    for filled, group in groupby(lines, key=bool):
-        if filled:
-            block = list(group)
-            yield from [" ".join(block)] if _is_wrapped(block) else block
+def _unwrapped(lines: Iterable[str], width: int) -> Iterator[str]:
+    """The paragraphs of lines: those between empty lines, if the text was wrapped manually; otherwise each line.
+
+    In a wrapped text the lines of a block stay apart if most are short, as in verse or a table of contents.
+    """
+    for block in _blocks(lines):
+        full = sum(len(line) >= _FULL_SHARE * width for line in block[:-1])
+        yield from [" ".join(block)] if width and 2 * full >= len(block) - 1 else block
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
+    """The lines between empty lines."""
+    return (list(group) for filled, group in groupby(lines, key=bool) if filled)
+
+
+def _wrap_width(text: str) -> int:
+    """The length of the lines of a text that was wrapped manually; 0 if most of its paragraphs were not.
+
+    One decision for a whole text: a single paragraph may have a short line.
+    """
+    blocks = list(_blocks(line.strip() for line in text.split("\n")))
+    longer = [block for block in blocks if len(block) > 2] or [block for block in blocks if len(block) > 1]
+    widths = sorted(max(map(len, block)) for block in longer if _is_wrapped(block))
+    return widths[len(widths) // 2] if 2 * len(widths) > len(longer) else 0
 
 
 def _is_wrapped(lines: list[str]) -> bool:
     """True if the next line's first word would not have fitted into the line, as when an editor wraps it."""
     width = max(map(len, lines))
-    if len(lines) == 1 or width < _SHORTEST_WRAP or not all(" " in line for line in lines[:-1]):
+    if width < _SHORTEST_WRAP or not all(" " in line for line in lines[:-1]):
         return False
     full = sum(len(line) + 1 + len(after.split()[0]) > width for line, after in pairwise(lines))
     ends = len(lines) - 1

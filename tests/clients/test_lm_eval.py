@@ -74,3 +74,19 @@ def test_blimp_from_the_command_line(capsys, tmp_path, small_run, pairs, install
     for sample, row in zip(sorted(theirs, key=lambda sample: sample["doc_id"]), rows, strict=True):
         scores = [float(choice[0]) for choice in sample["filtered_resps"]]
         assert scores == pytest.approx([float(row[place]) for place in columns], rel=1e-4, abs=1e-3)
+
+
+def test_rolling_likelihoods_are_those_of_perplexity(capsys, tmp_path, small_run):
+    """The harness puts the beginning token before a text itself; the end is in the text."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    text = "the teacher near the house is old ."
+    (tmp_path / "text.txt").write_text(text + "\n")
+    ours = run_json(capsys, "perplexity", small_run, "--data", tmp_path / "text.txt")
+    options = {"dtype": "float32", "device": "cpu", "trust_remote_code": True}
+    model = HFLM(pretrained=str(small_run), add_bos_token=False, **options)
+    (theirs,) = model.loglikelihood_rolling([Instance("loglikelihood_rolling", {}, (f"{text} </s>",), 0)])
+    assert theirs == pytest.approx(-ours["nats_per_token"] * ours["n_tokens"], rel=1e-4)
+    twice = HFLM(pretrained=str(small_run), **options)
+    assert twice.tok_encode(text) == [model.prefix_token_id, *model.tok_encode(text)]

@@ -55,6 +55,12 @@ def _parsing() -> Iterator[Command]:
     yield _of("parse {}/model --data {}/tables/*.csv --json", "tables/a.csv", "tables/b.csv")
     for ending in TABLES:
         yield _of(f"parse {{}}/model --data {{}}/table.{ending} --output {{}}/out/t.jsonl --json", f"table.{ending}")
+    for name in ("gold.mrg", "words.conllu"):
+        for command in ("parse", "surprisal"):
+            yield _of(f"{command} {{}}/model --data {{}}/{name} --json", name)
+            yield _of(f"{command} {{}}/model --data {{}}/{name} --json --keep-going", name)
+        yield _of(f"perplexity {{}}/model --data {{}}/{name} --json", name)
+    yield _of("strengths {}/model --data {}/words.conllu --items {}/out/i.tsv --json", "words.conllu")
     for convention in CONVENTIONS:
         f1 = f"parse-f1 --convention {convention} --data"
         yield _of(f"{f1} {{}}/gold.mrg {{}}/trees.mrg --json", "gold.mrg", "trees.mrg")

@@ -244,7 +244,50 @@ def _judge_result(case: Case, outcome: Outcome) -> str | None:
     for parse in result.get("parses", ()) if isinstance(result, dict) else ():
         if len(parse["spans"]) != max(0, len(parse["words"]) - 1):
             return f"a tree that is not binary: {parse['brackets'][:100]}"
+    return _judge_words(case, outcome, result)
+
+
+def _judge_words(case: Case, outcome: Outcome, result: Any) -> str | None:
+    """Compare the words that went in, found by a simpler reader, with those that came out, if no note explains them."""
+    if case.arguments[0] not in ("parse", "surprisal") or re.search("left out|empty|no word", outcome.err):
+        return None
+    named = [case.folder / path for option, path in pairwise(case.arguments) if option == "--data"]
+    if not named or named[0].suffix not in WORDS_OF or not named[0].is_file() or "runs" in result:
+        return None
+    rows = result["parses"] if "parses" in result else result.get("rows", ())
+    if not rows or "model" in rows[0]:
+        return None
+    out = "".join(word for row in rows for word in row.get("words", [row.get("word")]))
+    given = WORDS_OF[named[0].suffix](named[0].read_text(encoding="utf-8").replace("\ufeff", " "))
+    if "".join(out.split()) != "".join(given.split()):
+        return f"other words: {given.split()[:20]} went in, {out[:100]!r} came out"
     return None
+
+
+def _of_conllu(text: str) -> str:
+    """The words of lines, but for the parts of others."""
+    words, covered, before = [], 0, ""
+    for line in text.split("\n"):
+        number, *cells = line.split("\t")
+        first, _, last = number.partition("-")
+        if first.isdecimal():
+            if last or (first == "1" and "-" not in before):
+                covered = 0
+            words += cells[:1] if int(first) > covered else []
+            covered = int(last or covered)
+        before = number
+    return " ".join(words)
+
+
+def _of_trees(text: str) -> str:
+    """Whatever follows no opening bracket, but for traces."""
+    tokens = re.findall(r"[()]|[^\s()]+", re.sub(r"(?m)^\*x\*.*", "", text), re.ASCII)
+    triples = zip(["", "", *tokens], ["", *tokens], tokens, strict=False)
+    leaves = (t for two, one, t in triples if t not in "()" and one != "(" and (two, one) != ("(", "-NONE-"))
+    return " ".join(leaves)
+
+
+WORDS_OF: dict[str, Callable[[str], str]] = {".txt": str, ".conllu": _of_conllu, ".mrg": _of_trees}
 
 
 def _refuse(constant: str) -> None:

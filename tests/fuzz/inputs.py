@@ -28,7 +28,7 @@ from stack_lm import (
     train_word_tokenizer,
 )
 from stack_lm.parsing import random_distances
-from stack_lm.text.generated import generate_corpus
+from stack_lm.text.generated import GeneratedSentence, generate_corpus
 
 SIZES = {"embedding_size": 5, "hidden_size": 7, "memory_size": 3}
 DEEP = {
@@ -50,10 +50,16 @@ def write_inputs(folder: Path) -> None:
     _write_trees(folder, sentences)
     _write_choices(folder)
     text = "".join(" ".join(sentence.words) + "\n" for sentence in sentences)
+    (folder / "words.conllu").write_text("\n".join(map(_conllu, sentences)))
     (folder / "text.txt").write_text(text + "\nThe dog sees a cat. It sleeps.\n")
     _write_tables(folder, [" ".join(sentence.words) for sentence in sentences])
     _write_own_tasks(folder)
     _write_configurations(folder)
+
+
+def _conllu(sentence: GeneratedSentence) -> str:
+    rows = zip(map(str, range(1, len(sentence.words) + 1)), sentence.words, "_" * 99, sentence.tags, strict=False)
+    return "# a comment\n" + "".join("\t".join([*row, *"______"]) + "\n" for row in rows)
 
 
 def _write_tables(folder: Path, texts: list[str]) -> None:

@@ -230,6 +230,39 @@ def damage_brackets(rng: random.Random, raw: bytes) -> bytes:
     return damage_lines(rng, raw)
 
 
+MARK = "\ufeff".encode()
+SPACES = [space.encode() for space in ("\u00a0", "\u2009", "\u202f", "\u3000", "\u0085", "\u2028")]
+WORDLESS = (
+    b"(())",
+    b"( (S (-NONE- *)) )",
+    b"(S (X a)",
+    b"(S (X a)))",
+    b"",
+    b"(X (X -LRB-) (X a\\/b))",
+    b"-LRB- a -RRB-",
+)
+
+
+def damage_by_hand(rng: random.Random, raw: bytes) -> bytes:
+    """What people and programs do to texts and trees: marks where files were joined, no empty lines, other spaces."""
+    lines = raw.split(b"\n")
+    kind = rng.randrange(4)
+    if kind == 0 and b"" in lines[:-1]:
+        return b"\n".join(filter(None, lines)) + b"\n"
+    for place in rng.sample(range(len(lines)), min(len(lines), rng.choice((1, 2, 5)))):
+        line = lines[place]
+        at = rng.choice((0, 0, rng.randrange(len(line) + 1)))
+        if kind < 2:
+            lines[place] = line[:at] + MARK + line[at:]
+        elif kind == 2:
+            spaces = [match.start() for match in re.finditer(b" ", line)]
+            at = rng.choice((at, *spaces))
+            lines[place] = line[:at] + rng.choice(SPACES) + line[at + rng.randrange(2) :]
+        else:
+            lines[place] = rng.choice(WORDLESS)
+    return b"\n".join(lines)
+
+
 # --- bytes
 
 
@@ -289,9 +322,10 @@ STRUCTURED: dict[str, tuple[Damage, ...]] = {
     ".jsonl": (damage_json_lines,),
     ".yaml": (damage_yaml, damage_yaml, damage_lines),
     ".safetensors": (damage_safetensors,),
-    ".mrg": (damage_brackets, damage_lines),
+    ".mrg": (damage_brackets, damage_lines, damage_by_hand),
+    **dict.fromkeys((".txt", ".conllu"), (damage_lines, damage_by_hand)),
     **dict.fromkeys((".parquet", ".gz", ".xz", ".pickle"), (damage_bytes,)),
-    **dict.fromkeys((".csv", ".tsv"), (damage_table, damage_lines)),
+    **dict.fromkeys((".csv", ".tsv"), (damage_table, damage_lines, damage_by_hand)),
 }
 
 

@@ -39,6 +39,9 @@ def say(*lines, status=2):
     return program
 
 
+LOSES = ("parse", "--data", "input.txt", "--json")
+
+
 def raises(arguments):
     raise KeyError("x")
 
@@ -92,6 +95,7 @@ def prints(text):
         (prints("{}\n{}"), ("--json",), "no JSON"),
         (prints('{"f1": 101}'), ("--json",), "a result that cannot be: f1 is 101"),
         (prints('{"parses": [{"words": ["a", "b"], "spans": [], "brackets": ""}]}'), ("--json",), "a tree that"),
+        (prints('{"parses": [{"words": ["the"], "spans": [], "brackets": ""}]}'), LOSES, "other words: "),
         (prints("│ push │   nan │"), (), "a table with nan"),
     ],
 )  # fmt: skip

@@ -129,6 +129,22 @@ def test_lines_that_were_wrapped_by_hand_are_joined(tmp_path, width):
     assert sum(map(len, found)) == len(" ".join(paragraphs).split())
 
 
+def test_wrapping_is_one_decision_for_a_file(tmp_path):
+    """A paragraph with a short line is joined too, and verse is not."""
+    paragraphs = [textwrap.wrap(" ".join(" ".join(s.words) for s in generate_corpus(9, seed=i)), 72) for i in range(5)]
+    early = paragraphs[0][0].rpartition(" ")
+    ragged = [early[0][:55].rpartition(" ")[0], early[0][:55].rpartition(" ")[2] + early[0][55:] + " " + early[2]]
+    paragraphs.append([*ragged, "and", *paragraphs[0][1:]])
+    verse = ["Twinkle , twinkle , little bat !", "How I wonder what you 're at !", "Up above the world you fly ."]
+    (tmp_path / "text.txt").write_text("\n\n".join("\n".join(lines) for lines in [*paragraphs, verse]))
+    (tmp_path / "whole.txt").write_text("\n\n".join([*map(" ".join, paragraphs), *verse]))
+    found, expected = (
+        [sentence.words for sentence in open_corpus(str(tmp_path / f"{name}.txt"), segmentation="raw")]
+        for name in ("text", "whole")
+    )
+    assert found == expected
+
+
 def test_lines_that_were_not_wrapped_stay_apart():
     segment = Segmenter("raw", map(article, range(40)))
     poem = "Short lines\nof a poem\nwithout ends"

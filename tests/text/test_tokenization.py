@@ -57,6 +57,13 @@ ORDINARY = {
     "„Komm!“, rief er.": "„ Komm ! “ , rief er .",
     "«Bonjour», dit-il.": "« Bonjour » , dit-il .",
     "Er sagte: «Komm!»": "Er sagte : « Komm ! »",
+    "»Guten Tag«, sagte er.": "» Guten Tag « , sagte er .",
+    "‚Ja‘, sagte er. ‹Oui›, dit-il.": "‚ Ja ‘ , sagte er. ‹ Oui › , dit-il .",
+    # At the beginning and the end of a word, but for those that have an apostrophe there.
+    "“‘Stop it,’ he said—then left…”": "“ ‘ Stop it , ’ he said — then left … ”",
+    "‘No’ (‘ab’), ’Stop,’ 'I'll go', 'no'": "‘ No ’ ( ‘ ab ’ ) , ’ Stop , ’ ' I 'll go ' , ' no '",
+    "’Tis the dogs’ rock 'n' roll, runnin' 5' o'er": "’Tis the dogs ’ rock 'n' roll , runnin' 5' o'er",
+    "'Em in the '90s, l'été d'un o' the": "'Em in the '90s , l'été d'un o' the",
     "Wait-- no ...and a 62%-owned --firm--": "Wait -- no ... and a 62%-owned -- firm --",
 }
 
@@ -142,8 +149,8 @@ MARKED = "“Found ‘it’ – 1990–1995,” he said—then… don’t «go»
     [
         ("\" ' -- - ... n't", '" Found \' it \' -- 1990-1995 , " he said -- then ... do n\'t " go "'),
         ("`` '' ` ' -- - ... n't", "`` Found ` it ' -- 1990-1995 , '' he said -- then ... do n't `` go ''"),
-        ("“ ” ‘ ’ – — … « » n’t", "“ Found ‘it’ – 1990–1995 , ” he said—then… do n’t « go »"),
-        ("of none", "“ Found ‘it’ – 1990–1995 , ” he said—then… do n’t « go »"),
+        ("“ ” ‘ ’ – — … « » n’t", "“ Found ‘ it ’ – 1990–1995 , ” he said — then … do n’t « go »"),
+        ("of none", "“ Found ‘ it ’ – 1990–1995 , ” he said — then … do n’t « go »"),
     ],
 )
 def test_marks_become_those_of_the_vocabulary(subwords, corpus, expected):

@@ -28,7 +28,7 @@ _CLOSED = r"(?=[\"'”\u2019“\u2018«»)\],;:.?!]*(?:\s|\z))"
 _AFTER_WORD = "|".join(
     (
         r"(?<=[\"”»)\]}])",
-        r"(?<=[“\u2018«])(?=[,;:.?!]*(?:\s|\z))",  # which close quotations in German and other languages
+        r"(?<=[“\u2018«‹›])(?=[,;:.?!]*(?:\s|\z))",  # which close quotations in German and other languages
         # One token of several marks ("?!"), before white space, the end, or what closes a quotation.
         rf"(?<=[,;:?!])(?<![?!]{{2}})[?!]*{_CLOSED}",
         # The text's last period, except that of an initial or an acronym (Plan B., the U.S.).
@@ -36,16 +36,30 @@ _AFTER_WORD = "|".join(
         r"(?<=\.)\.\.(?!\.)(?<!\....)",
         r"(?<=['\u2019])(?<=[\p{L}\p{N}].)(?:[smdSMD]|[rR][eE]|[vV][eE]|[lL][lL])(?![\p{L}\p{N}])",
         r"(?<=')'(?!')(?<=[^\s'`]..)",
+        # After a word or a mark, but for runnin', o', l' and 3'.
+        rf"(?<=['\u2019])(?<=[\p{{L}}\p{{P}}].)(?<!['\u2019`].)(?<!\p{{L}}{{2}}[iI][nN].)(?<![^\p{{L}}]\p{{L}}.)"
+        rf"(?<!\A\p{{L}}.){_CLOSED}",
         rf"(?<=%)(?<=\d.){_CLOSED}",
     )
 )
 _BEFORE_WORD = "|".join(
-    (r"(?<=[\"“„«(\[{$£€])", r"(?<=`)`(?=\S)", r"(?<=\.)\.\.(?=[\p{L}\p{N}])(?<!\....)", r"(?<=-)-++(?=\S|(?<=\S--))")
+    (
+        r"(?<=[\"“„«‚(\[{$£€])",
+        r"(?<=[»›‹\u2018‛])(?<![\p{L}\p{N}].)(?=[\p{L}\p{N}])",
+        # Before a word, but for 's, 'em, '90s and the like.
+        r"(?<=['\u2019])(?<![^\s(\[{\"“„«\u2018—―].)(?=[\p{L}\p{N}])(?!(?:"
+        r"[sdmtSDMT]|[rR][eE]|[vV][eE]|[lL][lL]|[eE][mMrR]|[tT](?:is|was|were|will|il|ill)|[nN]|[cC](?:ause|os)|[bB]out|"
+        r"[rR]ound|[nN]uff|\d\ds?)(?![\p{L}\p{N}]))",
+        r"(?<=`)`(?=\S)",
+        r"(?<=\.)\.\.(?=[\p{L}\p{N}])(?<!\....)",
+        r"(?<=-)-++(?=\S|(?<=\S--))",
+    )
 )
 _WORD_PARTS = "|".join(
     (
-        rf"[\"'\u2019”»“\u2018«)\]}},;:?!.%](?<=\S.)(?:{_AFTER_WORD})",
-        rf"[\"“„«(\[{{$£€`.\-](?=\S)(?:{_BEFORE_WORD})",
+        rf"[\"'\u2019”»“\u2018«‹›)\]}},;:?!.%](?<=\S.)(?:{_AFTER_WORD})",
+        rf"[\"'\u2019“„«»‹›\u2018‚‛(\[{{$£€`.\-](?=\S)(?:{_BEFORE_WORD})",
+        "[—―]+|…+",
         r"[nN]['\u2019][tT](?<=\p{L}...)(?!\p{L})",
         r"[cC]an(?=not(?!\p{L}))(?<!\p{L}...)",
     )
