@@ -52,11 +52,11 @@ def reading_options(options: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("device", "batch_tokens", "layer", "word_strength")}
 
 
-def open_scorer(model: str, options: argparse.Namespace) -> ModelScorer:
-    """Load the model at a path to trace sentences."""
+def open_scorer(model: str, options: argparse.Namespace, **settings: Any) -> ModelScorer:
+    """Load the model at a path to trace sentences, with further settings of `ModelScorer`."""
     from ..scoring.sentences import ModelScorer
 
-    return ModelScorer.from_pretrained(model, **reading_options(options))
+    return ModelScorer.from_pretrained(model, **reading_options(options), **settings)
 
 
 def open_parser(model: str, options: argparse.Namespace, *, ensemble: Sequence[str] = ()) -> Parser:

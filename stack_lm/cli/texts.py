@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+
+import numpy as np
 
 from ..core.config_files import read_run_config
 from ..core.console import print_note
 from ..core.errors import InputError
 from ..text import Sentence, open_corpus
 from ..text.corpora import SOURCES, Corpus, several_in_a_line
-from ..text.plain import has_several_sentences
+from ..text.plain import Segmentation, Segmenter, has_several_sentences
 from ..text.records import HUB, Record, read_records
 from .models import words_of
 from .options import option, shared
@@ -98,6 +100,8 @@ def add_sentences(parser: argparse.ArgumentParser) -> None:
         "compressed; hub:DATASET; or - for standard input. A sentence without a known word gives an empty line",
     )
     shared(parser, "--column", "--limit", "--keep-going", limit="lines and rows", keep_going="lines and rows")
+    segmentation = "split the texts of --data into sentences; raw is ordinary text (default: each is one sentence)"
+    option(parser, "--segmentation", segmentation, choices=get_args(Segmentation))
 
 
 def read_sentences(
@@ -112,13 +116,17 @@ def read_sentences(
         raise InputError("give sentences or --data, not both")
     source: str | None = "-" if list(sentences) == ["-"] else options.data
     if source is not None:
-        return source, read_texts(source, options, problems)
-    for name in ("column", "limit", "keep_going"):
+        records = read_texts(source, options, problems)
+        if options.segmentation is not None:
+            return source, _segmented(records, options.segmentation)
+        note_several_sentences(records)
+        return source, records
+    for name in ("column", "limit", "keep_going", "segmentation"):
         if getattr(options, name):
             raise InputError(f"--{name.replace('_', '-')} is for --data")
     if not sentences:
         raise InputError("no sentence: give one or more, or --data FILE, or - for standard input")
-    records: list[Record | None] = []
+    records = []
     for number, text in enumerate(sentences, start=1):
         words = words_of(text, f"sentence {number}")
         if not words:
@@ -126,7 +134,49 @@ def read_sentences(
         records.append(Record(number, " ".join(words), {}, "", "sentence"))
     if len(sentences) > 1 and not any(" " in text for text in sentences):
         print_note("each argument is a sentence of one word; put quotation marks around a sentence of several words")
+    note_several_sentences(records)
     return None, records
+
+
+def _segmented(records: Sequence[Record | None], mode: Segmentation) -> list[Record | None]:
+    """The sentences of records. The lines of plain text are one document.
+
+    Those of a table's row have the row's fields, its number, `row`, and the number of its words before, `words_before`.
+    """
+    if not any(record is not None and record.fields for record in records):
+        lines = [record for record in records if record is not None]
+        text = "\n".join(record.text for record in lines)
+        records = [lines[0]._replace(text=text, unit="sentence")] if lines else []
+    segment = Segmenter(mode, [record.text for record in records if record is not None], split_words=False)
+    sentences: list[Record | None] = []
+    for record in records:
+        if record is None or not record.text:
+            sentences.append(record)
+            continue
+        before = 0
+        for words in segment(record.text):
+            place = {"row": record.number, "words_before": before} if record.fields else {}
+            number = record.number if record.fields else len(sentences) + 1
+            sentences.append(record._replace(number=number, text=" ".join(words), fields=record.fields | place))
+            before += len(words)
+    return sentences
+
+
+def note_strange_words(name: str, words: Sequence[str], unknown: np.ndarray, n_tokens: np.ndarray | None) -> None:
+    """Print a note if a model hardly knows the words of a text, which may be in another language.
+
+    Args:
+        name: the model.
+        words: all words of the text, n of them.
+        unknown: whether a word is outside the vocabulary [n].
+        n_tokens: their numbers of tokens [n]; None if words are tokens.
+    """
+    lengths = np.array([sum(map(str.isalpha, word)) for word in words])
+    pieces = np.zeros(len(words), dtype=bool) if n_tokens is None else (lengths > 3) & (2 * n_tokens > lengths)
+    strange = int((unknown | pieces).sum())
+    if 2 * strange > len(words) > 1:
+        how = "unknown" if not pieces.any() else "unknown, or in tokens of less than two letters"
+        print_note(f"{strange:,} of {len(words):,} words are {how} to {name}; is it a model of this language?")
 
 
 def read_texts(source: str, options: argparse.Namespace, problems: Problems) -> list[Record | None]:
@@ -180,7 +230,7 @@ def note_several_sentences(records: Sequence[Record | None]) -> None:
     long = [i for i, record in enumerate(records) if record is not None and has_several_sentences(record.text)]
     if long:
         rows = _name_records(records, long, "seems to have several sentences", "seem to have several sentences")
-        print_note(f"{rows}; a model reads a row as one sentence")
+        print_note(f"{rows}; a model reads a row as one sentence, unless --segmentation raw splits it")
 
 
 def _name_records(records: Sequence[Record | None], indices: Sequence[int], one: str, many: str) -> str:

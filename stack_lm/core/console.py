@@ -207,10 +207,14 @@ def print_json(result: dict[str, Any]) -> None:
 
     Numbers that JSON lacks become null; the others have the digits that `rounded` leaves.
     """
-    if _running:
-        result = {"command": _running[-1]} | result
+    result = with_command(result)
     # Characters that the terminal lacks get their JSON escapes.
     print(json.dumps(json_value(result), ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf")))
+
+
+def with_command(result: dict[str, Any]) -> dict[str, Any]:
+    """A result after the command that makes it, if one runs."""
+    return {"command": _running[-1]} | result if _running else result
 
 
 def json_value(value: Any) -> Any:

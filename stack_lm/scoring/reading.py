@@ -81,10 +81,10 @@ class SequenceReader(MemoryLayers):
         self._stops_early = kind is not None and kind.actions_only
         recurrent = model._is_stateful or (kind is not None and kind.continuous)
         self._positions: int | None = getattr(model.config, "max_position_embeddings", None)
-        self.window = None if recurrent else self._positions if window is None else window
-        if self.window is not None and not 2 <= self.window <= (self._positions or self.window):
+        if window is not None and not 2 <= window <= (self._positions or window):
             most = f"2 to {self._positions}" if self._positions else "at least 2"
             raise InputError(f"window must be {most} tokens; got {window}")
+        self.window = None if recurrent else window or self._positions
 
     @torch.inference_mode()
     def read(

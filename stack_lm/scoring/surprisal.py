@@ -118,8 +118,9 @@ def surprisal(
     fields: pd.DataFrame | None = None
     contexts: list[Hashable] | None = None
     if isinstance(sentences, pd.DataFrame):
-        contexts = _contexts_of(sentences, context)
-        fields, sentences = _columns_of(sentences, column)
+        frame = sentences
+        fields, sentences = _columns_of(frame, column)
+        contexts = _contexts_of(frame, context, sentences)
     elif context is not None:
         raise InputError("context: a column, so the texts must come in a data frame")
     table = _table(_as_scorer(model, tokenizer, reading), _checked(sentences), contexts, settings, progress)
@@ -221,14 +222,16 @@ def _check_arguments(settings: _Settings, lags: int) -> None:
         raise InputError(f"lags must be at least 0; got {lags}")
 
 
-def _contexts_of(frame: pd.DataFrame, context: Hashable | None) -> list[Hashable] | None:
-    """The context of each text."""
+def _contexts_of(frame: pd.DataFrame, context: Hashable | None, texts: Sequence[Any]) -> list[Hashable] | None:
+    """The context of each text; an empty text needs none."""
     if context is None:
         return None
     names = list(frame.columns)
     if names.count(context) != 1:
         raise InputError(f"context must be one of {', '.join(map(repr, names)) or 'no columns'}; got {context!r}")
-    missing = frame[context].isna() | (frame[context].astype(object) == "")
+    missing = ((frame[context].isna() | (frame[context].astype(object) == "")).to_numpy()) & np.array(
+        list(map(bool, texts))
+    )
     if missing.any():
         raise InputError(f"sentence {int(missing.argmax()) + 1} has no value in the column {context!r}, its context")
     return frame[context].tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from .plain import json_object, json_record, json_value, read_text
 TEXT = "text"
 TEXT_COLUMNS = (TEXT, "sentence")  # the names that are taken if no column is requested
 _ROWS = 1024  # of a Parquet file, read at a time
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon"}
 
 Row = tuple[int, dict[str, Any] | str | list[str]]
@@ -188,7 +190,26 @@ def _read_csv(lines: Lines) -> Iterator[Row]:
 
 
 def _read_tsv(lines: Lines) -> Iterator[Row]:
-    return _read_table(lines, "\t")
+    """Many programs write tabs without quotation marks around fields: one in a line with all fields is text."""
+    n_tabs = lines.first.count("\t")
+
+    def numbered() -> Iterator[tuple[int, str]]:
+        is_open = False  # a field on several lines
+        for number, line in lines.numbered:
+            if not is_open and line.count("\t") == n_tabs:
+                yield number, "\t".join(map(_quoted, line.split("\t")))
+            else:
+                is_open ^= line.count('"') % 2 == 1
+                yield number, line
+
+    return _read_table(lines._replace(numbered=numbered()), "\t")
+
+
+def _quoted(field: str) -> str:
+    """A field in quotation marks, if it has one but is not in them already."""
+    if '"' not in field or _QUOTED.fullmatch(field):
+        return field
+    return '"' + field.replace('"', '""') + '"'
 
 
 def _read_table(lines: Lines, delimiter: str) -> Iterator[Row]:

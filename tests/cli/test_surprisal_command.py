@@ -1,6 +1,7 @@
 """`stack-lm surprisal`: from tables of sentences to tables of words."""
 
 import csv
+import hashlib
 import io
 import json
 import sys
@@ -44,15 +45,18 @@ READERS = {
     ".tsv": lambda path: pd.read_csv(path, sep="\t", dtype={"item": str}, keep_default_na=False, na_values=[""]),
     ".jsonl": lambda path: pd.DataFrame([json.loads(line) for line in path.read_text("utf-8").splitlines()]),
     ".parquet": pd.read_parquet,
+    ".xlsx": lambda path: pd.read_excel(path, dtype={"item": str}, keep_default_na=False, na_values=[""]),
 }
 
 
 @pytest.mark.parametrize("ending", READERS)
 def test_every_format_has_the_table_of_the_function(capsys, models, data, tmp_path, ending):
+    if ending == ".xlsx":
+        pytest.importorskip("openpyxl")
     output = tmp_path / f"out{ending}"
     output.write_text("an earlier result")
     status, out, err = run(capsys, "surprisal", models[0], "--data", data, "--end", "--output", output)
-    assert (status, out.splitlines()[-1]) == (0, f"written: {output}")
+    assert (status, out.splitlines()[-1]) == (0, f"written: {output}, {output}.json")
     assert err == f"row 2 is empty; row 4 has no word that {models[0]} knows\n"
     frame = pd.DataFrame({"item": ["00", "01", "02", "03"], "condition": 'two\nlines, "quoted"', "sentence": TEXTS})
     expected = surprisal(str(models[0]), frame, end=True)
@@ -60,7 +64,12 @@ def test_every_format_has_the_table_of_the_function(capsys, models, data, tmp_pa
     found = READERS[ending](output)
     assert list(found) == list(expected)
     pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["data.csv", output.name]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["data.csv", output.name, f"{output.name}.json"]
+    origin = json.loads((tmp_path / f"{output.name}.json").read_text())
+    assert origin["command"].startswith("stack-lm surprisal ")
+    weights = (models[0] / "model.safetensors").read_bytes()
+    assert origin["models"][0]["sha256"] == {"model.safetensors": hashlib.sha256(weights).hexdigest()}
+    assert "first rows" not in out
 
 
 def test_sentences_are_arguments_too(capsys, models):
@@ -102,8 +111,9 @@ def test_several_models(capsys, models, data, tmp_path):
         assert rows["push_strength"].isna().all() == (model == models[1])
         expected = surprisal(str(model), TEXTS, base="e")["surprisal"]
         np.testing.assert_allclose(rows["surprisal"], expected, rtol=1e-6)
-    assert {name: result[name] for name in ("sentences", "empty", "unit", "column", "written")} == {
-        "sentences": 4, "empty": [2], "unit": "nats", "column": "text", "written": [str(tmp_path / "o.parquet")],
+    assert result["written"] == [str(tmp_path / name) for name in ("o.parquet", "o.parquet.json")]
+    assert {name: result[name] for name in ("sentences", "empty", "unit", "column")} == {
+        "sentences": 4, "empty": [2], "unit": "nats", "column": "text",
     }  # fmt: skip
     status, out, _ = run(capsys, "surprisal", *models, "--data", data)
     assert status == 0
@@ -132,6 +142,37 @@ def test_long_texts_are_printed_in_part_and_written_with_nine_digits(capsys, mod
     status, out, _ = run(capsys, "surprisal", models[0], "--data", tmp_path / "long.txt")
     assert status == 0
     assert "68 more rows; --output FILE writes all" in out
+
+
+def test_stories(capsys, models, tmp_path):
+    """A story in a row, split into sentences, each in the context of those before."""
+    stories = ["The dogs bark. Old dogs sleep, which bark. The dog.", "Dogs bark."]
+    with open(tmp_path / "s.csv", "w") as file:
+        csv.writer(file).writerows([("story", "text"), *enumerate(stories)])
+    (tmp_path / "f.tsv").write_text("word\tcount\ndogs\t5\nThe\t2\nthe\t1\n")
+    command = ("surprisal", models[0], "--data", tmp_path / "s.csv", "--segmentation", "raw", "--context", "story")
+    more = ("--lags", "1", "--entropy", "--frequencies", tmp_path / "f.tsv")
+    rows = pd.DataFrame(run_json(capsys, *command, *more)["rows"])
+    assert rows["sentence"].tolist() == [1] * 3 + [2] * 5 + [3] * 2 + [4] * 2
+    assert (rows["words_before"] + rows["position"]).tolist() == [*range(1, 11), 1, 2]
+    assert rows["row"].tolist() == [1] * 10 + [2] * 2
+    frame = pd.DataFrame({"text": ["The dogs bark.", "Old dogs sleep, which bark.", "The dog."], "story": 0})
+    counts = {"the": 3, "dogs": 5}
+    expected = surprisal(str(models[0]), frame, context="story", lags=1, entropy=True, frequencies=counts)
+    for name in ("surprisal", "surprisal_1", "entropy_1", "log_frequency", "length_1"):
+        np.testing.assert_allclose(rows[name][:10].astype(float), expected[name], rtol=1e-6)
+    plain = pd.DataFrame(run_json(capsys, *command[:-2])["rows"])
+    assert not np.allclose(rows["surprisal"][3:10], plain["surprisal"][3:10])
+    (tmp_path / "p.txt").write_text("The dogs bark. Old dogs sleep.\n")
+    table = pd.DataFrame(run_json(capsys, *command[:2], "--data", tmp_path / "p.txt", "--segmentation", "raw")["rows"])
+    assert table["sentence"].tolist() == [1] * 3 + [2] * 3
+
+
+def test_another_language(capsys, models):
+    for command in ("surprisal", "parse"):
+        note = run(capsys, command, models[0], "die Hunde bellen, dog")[2]
+        assert f"words are unknown to {models[0]}; is it a model of this language?" in note
+        assert "language" not in run(capsys, command, models[0], "the dogs bark, kaum")[2]
 
 
 def test_a_name_that_is_ours(capsys, models, tmp_path):
@@ -174,7 +215,12 @@ def test_wrong_input_is_one_line_and_leaves_nothing(capsys, models, data, tmp_pa
         (("--data", data, "--figure", tmp_path / "f.gif"), "a figure's name must end in one of .png, .pdf, .svg"),
         ((model, "--data", data), f"{model} is given twice"),
         (("--data", data, "--json", "--output", "-"), "both print on standard output; leave one out"),
-        (("--data", data, "--output", tmp_path / "x.xlsx"), "--output must end in one of .csv, .tsv, .jsonl, .parquet"),
+        (("--data", data, "--output", tmp_path / "x.xls"), "--output must end in one of .csv, .tsv, .jsonl, .parquet"),
+        (("--data", data, "--context", "story"), "context must be one of 'item', 'condition', 'text'; got 'story'"),
+        (("--data", data, "--lags", "9"), "lags must be below 5, the number of words of the longest text; got 9"),
+        (("--data", data, "--frequencies", "model"), f"{model} has no word_counts.tsv; name a table"),
+        (("--data", data, "--frequencies", data), f"{data}, row 1: a word and its count are needed"),
+        (("--data", data, "--window", "1"), "window must be at least 2 tokens; got 1"),
     ]:
         extra = () if "--output" in arguments else ("--output", out)
         assert message in fails(capsys, "surprisal", model, *arguments, *extra), arguments

@@ -221,6 +221,7 @@ def test_blocks_change_nothing(monkeypatch):
 CHARACTERS = st.sampled_from([*"ab .,'\"(-„“é\n\u00a0\u2009中🙂", "\u0301"])
 
 
+@pytest.mark.filterwarnings("ignore:.* is read as ")
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(CHARACTERS, max_size=25))
 def test_nothing_is_lost(text):

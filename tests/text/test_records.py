@@ -419,3 +419,13 @@ def test_a_dataset_that_was_saved_to_disk(tmp_path):
         assert [sentence.words for sentence in corpus] == [["the", "dog", "barks", "."], ["it", "ran", "."]]
     with pytest.raises(InputError, match=f"is a dataset that `save_to_disk` wrote: name it as hub:{tmp_path / 'd'}"):
         open_corpus(str(tmp_path / "d"))
+
+
+@pytest.mark.parametrize("ending", ["", "\r\n"])
+def test_quotation_marks_in_fields_with_tabs_are_text(tmp_path, ending):
+    """Unless they are around the field, as in .csv."""
+    rows = ["word\tzone", '"Ah\t1', 'well,"\t2', 'a "b" c\t3', '"in ""quotes"""\t4', '"two\nlines"\t5']
+    (tmp_path / "a.tsv").write_text("\n".join(rows) + ending, newline="")
+    records = list(read_records(tmp_path / "a.tsv", column="word"))
+    assert [record.text for record in records] == ['"Ah', 'well,"', 'a "b" c', 'in "quotes"', "two\nlines"]
+    assert [record.fields["zone"] for record in records] == list("12345")

@@ -21,7 +21,7 @@ from ..models import add_dropout_option, open_parser, signals_table
 from ..options import PARSING, option, shared
 from ..printing import PrintedTable
 from ..report import Problems, Report
-from ..texts import add_sentences, note_several_sentences, note_without_result, read_sentences
+from ..texts import add_sentences, note_strange_words, note_without_result, read_sentences
 
 if TYPE_CHECKING:
     from ...scoring.parser import Parse
@@ -65,12 +65,15 @@ def run(options: argparse.Namespace) -> Report:
         raise InputError(f"--choose needs three models or more, because two agree equally; got {len(models)}")
     problems = Problems(options.keep_going)
     source, records = read_sentences(options, options.sentences, problems)
-    note_several_sentences(records)
     texts = ["" if record is None else record.tokens or record.text for record in records]
     parser = open_parser(options.model, options, ensemble=options.ensemble)
     with progress("parsing", len(models) * parser.readings * sum(map(bool, texts))) as advance:
         parses = parser.parse_batch(texts, progress=advance)
     knows = "every one of the models knows" if options.ensemble else "the model knows"
+    made = [parse for parse in parses if parse is not None and parse.unknown is not None]
+    if made:
+        unknown = np.concatenate([parse.unknown for parse in made])
+        note_strange_words(options.model, [word for parse in made for word in parse.words], unknown, None)
     _check_parses(source, records, [i for i, parse in enumerate(parses) if parse is None], knows)
     how: dict[str, Any] = {"model": options.model, "signal": parser.signal}
     if options.ensemble:

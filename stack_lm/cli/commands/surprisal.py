@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import sys
@@ -10,27 +11,29 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ... import __version__
 from ...core.atomic import atomic_file
-from ...core.console import print_note, progress, rounded
-from ...core.errors import InputError
+from ...core.console import print_note, progress, rounded, with_command
+from ...core.errors import InputError, fail
 from ...core.messages import counted
 from ...figures.figures import check_figure_names, save_figure
 from ...figures.surprisal import MOST_MODELS, SurprisalCurve, plot_surprisal
 from ...hub.locating import find_models
 from ...text.files import check_file
+from ...text.formats import read_rows
 from ...text.records import HUB, Record, choose_column
 from ..files import check_different, check_ending, check_outputs, short_names
 from ..models import open_scorer, shown_words
 from ..options import DEVICE, declare, option, shared
 from ..printing import PrintedTable
 from ..report import Problems, Report
-from ..texts import add_sentences, note_several_sentences, note_without_result, read_sentences
+from ..texts import add_sentences, note_strange_words, note_without_result, read_sentences
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
+ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")
 BASES = {"2": "bits", "e": "nats", "10": "bans"}
 # Of the table for people.
 _SENTENCES_SHOWN, _ROWS_SHOWN = 3, 60
@@ -49,6 +52,17 @@ OPTIONS: dict[str, str | tuple[str, dict[str, Any]]] = {
         "count punctuation with the word that it touches, or give it rows of its own",
         {"choices": ("attach", "split"), "default": "attach"},
     ),
+    "--word-ends": (
+        "where tokens begin with spaces, the word whose surprisal has the probability that a word ends: its own, or "
+        "the next; auto is own",
+        {"choices": ("auto", "own", "next"), "default": "auto"},
+    ),
+    "--context NAME": "column with a text's story, document or dialogue: read each text after those before it there",
+    "--window N": "tokens that a model with attention reads at once (default: its positions)",
+    "--entropy": "add the entropy of the next token before each word, and its reduction",
+    "--frequencies FILE": "add log frequencies, from a table with the columns word and count; model: that of the first "
+    "model, word_counts.tsv",
+    "--lags N": ("repeat the numbers of N words before, for spillover", {"default": 0}),
     "--end": "also write a row for the end of each sentence",
     "--figure": "the first sentence",
 }
@@ -71,11 +85,11 @@ def run(options: argparse.Namespace) -> Report | None:
     _check_options(options)
     problems = Problems(options.keep_going)
     source, records = read_sentences(options, sentences, problems)
-    note_several_sentences(records)
     frame, column = _frame(records, options)
     empty = [number for number, record in enumerate(records, start=1) if record is None or not record.text]
 
-    tables = {model: _table(model, frame, column, options) for model in options.models}
+    frequencies = _frequencies(options)
+    tables = {model: _table(model, frame, column, options, frequencies) for model in options.models}
     _print_notes(records, frame.columns.drop(column), tables, options.end)
     everything = _joined(tables)
     if options.output == "-":
@@ -84,10 +98,13 @@ def run(options: argparse.Namespace) -> Report | None:
         _write(options.output, everything)
     if options.figure:
         save_figure(options.figure, _figure(options, tables, everything["sentence"].min()))
-    written = [path for path in (options.output, options.figure) if path]
-    about = {name: getattr(options, name) for name in ("data", "base", "punctuation", "end")}
+    names = ("data", "segmentation", "context", "base", "punctuation", "word_ends", "window", "lags", "end")
+    about = {name: getattr(options, name) for name in names}
     about |= {"column": column, "unit": BASES[options.base], "sentences": len(frame), "empty": empty}
     about["models"] = [{"model": model} | _summary(table, options.end) for model, table in tables.items()]
+    written = [path for path in (options.output, options.figure) if path]
+    if options.output and options.output != "-":
+        written.append(_write_origin(options.output, about))
     if options.json and not options.output:
         about["rows"] = json.loads(everything.to_json(orient="records", double_precision=15))
     about["written"] = written
@@ -106,7 +123,10 @@ def _check_options(options: argparse.Namespace) -> None:
     to_file = None if options.output == "-" else options.output
     check_ending("--output", to_file, ENDINGS)
     check_figure_names(options.figure)
-    check_outputs({"--output": to_file, "--figure": options.figure}, [*options.models, options.data])
+    outputs = {"--output": to_file, "the record of --output": to_file and f"{to_file}.json", "--figure": options.figure}
+    check_outputs(outputs, [*options.models, options.data, options.frequencies])
+    if options.context is not None and options.data is None:
+        raise InputError("--context is for --data")
     if options.figure is not None and len(options.models) > MOST_MODELS:
         raise InputError(f"--figure shows at most {MOST_MODELS} models; got {len(options.models)}")
     if options.json and options.output == "-":
@@ -130,14 +150,49 @@ def _frame(records: Sequence[Record | None], options: argparse.Namespace) -> tup
     return frame, column
 
 
-def _table(model: str, frame: pd.DataFrame, column: str, options: argparse.Namespace) -> pd.DataFrame:
+def _frequencies(options: argparse.Namespace) -> dict[str, int] | None:
+    """The counts of words, in lower case."""
+    if options.frequencies is None:
+        return None
+    path = options.frequencies
+    if path == "model":
+        path = str(Path(options.models[0]) / "word_counts.tsv")
+        if not Path(path).is_file():
+            raise InputError(f"--frequencies model: {options.models[0]} has no word_counts.tsv; name a table")
+    counts: dict[str, int] = {}
+    for number, row in read_rows(path, None, fail, None)[1]:
+        if isinstance(row, str) or not {"word", "count"} <= row.keys() or not str(row["count"]).isdecimal():
+            raise InputError(f"{path}, row {number}: a word and its count are needed, in the columns word and count")
+        counts[row["word"].lower()] = counts.get(row["word"].lower(), 0) + int(row["count"])
+    return counts
+
+
+def _write_origin(output: str, about: dict[str, Any]) -> str:
+    """Write where a table comes from beside it: version, command, settings, and the hashes of the models' files."""
+    for model in about["models"]:
+        files = sorted(path for path in Path(model["model"]).glob("*") if path.suffix in (".safetensors", ".bin"))
+        model["sha256"] = {}
+        for path in files:
+            with open(path, "rb") as stream:
+                model["sha256"][path.name] = hashlib.file_digest(stream, "sha256").hexdigest()
+    name = f"{output}.json"
+    with atomic_file(name) as temporary:
+        content = with_command({"stack-lm": __version__} | about)
+        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return name
+
+
+def _table(
+    model: str, frame: pd.DataFrame, column: str, options: argparse.Namespace, frequencies: dict[str, int] | None
+) -> pd.DataFrame:
     """The rows of one model."""
     from ...scoring.surprisal import surprisal
 
-    scorer = open_scorer(model, options)
+    scorer = open_scorer(model, options, window=options.window)
     if options.end and not scorer.end_tokens:
         raise InputError(f"--end: {model} has no token that ends sentences")
-    settings = {"base": options.base, "punctuation": options.punctuation, "end": options.end}
+    names = ("context", "base", "punctuation", "word_ends", "end", "entropy", "lags")
+    settings = {name: getattr(options, name) for name in names} | {"frequencies": frequencies}
     with progress(f"scoring with {model}", sum(map(bool, frame[column]))) as advance:
         table = surprisal(scorer, frame, column=column, progress=advance, **settings)
     return table
@@ -152,6 +207,8 @@ def _print_notes(
     for name, new in name_clashes(columns).items():
         print_note(f"the input's column {name!r} is called {new!r} in the result, which has a {name!r} of its own")
     for model, table in tables.items():
+        words = _words(table, end)
+        note_strange_words(model, words["word"].tolist(), words["unknown"].to_numpy(), words["n_tokens"].to_numpy())
         unknown = _words(table, end).groupby("sentence")["unknown"].all()
         note_without_result(records, [number - 1 for number in unknown.index[unknown]], f"{model} knows")
         records = [
@@ -168,10 +225,10 @@ def _joined(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """The rows of all models, with rounded numbers; with several models, each row has its model's name."""
     import pandas as pd
 
-    from ...scoring.surprisal import strengths_in
+    from ...scoring.surprisal import numbers_in
 
     joined = pd.concat(tables.values(), ignore_index=True)
-    for name in ("surprisal", *strengths_in(joined.columns)):
+    for name in numbers_in(joined.columns):
         joined[name] = joined[name].map(rounded)
     if len(tables) > 1:
         names = [name for name, table in tables.items() for _ in range(len(table))]
@@ -185,6 +242,8 @@ def _write(path: str, table: pd.DataFrame) -> None:
     with atomic_file(path) as temporary:
         if ending == ".parquet":
             _write_parquet(temporary, table)
+        elif ending == ".xlsx":
+            _write_xlsx(temporary, table)
         elif ending == ".jsonl":
             table.to_json(temporary, orient="records", lines=True, force_ascii=False, double_precision=15)
         else:
@@ -198,6 +257,18 @@ def _write_parquet(path: Path, table: pd.DataFrame) -> None:
         table.to_parquet(path, index=False)
     except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:  # several types, over 64 bits
         raise InputError(f".parquet cannot hold a column of the data; name another --output: {error}") from error
+
+
+def _write_xlsx(path: Path, table: pd.DataFrame) -> None:
+    import pandas as pd
+
+    try:
+        with pd.ExcelWriter(path, engine="openpyxl") as writer:
+            table.to_excel(writer, index=False)
+    except ImportError as error:
+        raise InputError(".xlsx needs openpyxl: pip install 'stack-lm[reading]'") from error
+    except ValueError as error:  # over a million rows, or control characters
+        raise InputError(f".xlsx cannot hold the table; name another --output: {error}") from error
 
 
 def _figure(options: argparse.Namespace, tables: dict[str, pd.DataFrame], number: int) -> Figure:
@@ -230,25 +301,31 @@ def _summary(table: pd.DataFrame, end: bool) -> dict[str, Any]:
 def _shown(
     options: argparse.Namespace, tables: dict[str, pd.DataFrame], everything: pd.DataFrame, source: str
 ) -> Iterator[PrintedTable]:
-    """The first sentences, and a summary."""
-    from ...scoring.surprisal import strengths_in
-
-    sentences = everything["sentence"].unique()
-    first = everything[everything["sentence"].isin(sentences[:_SENTENCES_SHOWN])].head(_ROWS_SHOWN)
-    columns = [name for name in ("model", "word", "sentence", "position", "n_tokens", "surprisal") if name in first]
-    columns += [name for name in strengths_in(first.columns) if not name.startswith("total")]
-    shown = first[columns].astype(object)
-    shown["word"] = shown_words(first["word"], first["unknown"])
-    hidden = len(everything) - len(shown)
-    n = max(len(table["sentence"].unique()) for table in tables.values())
-    yield PrintedTable(
-        f"first rows of {counted(n, 'sentence')}, surprisal in {BASES[options.base]}",
-        [name.replace("_", " ") for name in columns],
-        shown.to_numpy().tolist(),
-        2 if "model" in first else 1,
-        "" if not hidden or options.output else f"{hidden:,} more rows; --output FILE writes all",
-    )
+    """The first sentences, unless there is a file of all, and a summary."""
+    if not options.output:
+        yield _excerpt(options, tables, everything)
     summaries = [(model, *_summary(table, options.end).values()) for model, table in tables.items()]
     names = ["model", "words", "mean surprisal", "without surprisal", "unknown"]
     note = "the mean leaves out unknown words" if everything["unknown"].any() else ""
     yield PrintedTable(f"surprisal, {source}", names, summaries, note=note)
+
+
+def _excerpt(options: argparse.Namespace, tables: dict[str, pd.DataFrame], everything: pd.DataFrame) -> PrintedTable:
+    """The rows of the first sentences."""
+    from ...scoring.surprisal import numbers_in
+
+    sentences = everything["sentence"].unique()
+    first = everything[everything["sentence"].isin(sentences[:_SENTENCES_SHOWN])].head(_ROWS_SHOWN)
+    columns = [name for name in ("model", "word", "sentence", "position", "n_tokens") if name in first]
+    columns += [name for name in numbers_in(first.columns) if not name.startswith("total")]
+    shown = first[columns].astype(object)
+    shown["word"] = shown_words(first["word"], first["unknown"])
+    hidden = len(everything) - len(shown)
+    n = max(len(table["sentence"].unique()) for table in tables.values())
+    return PrintedTable(
+        f"first rows of {counted(n, 'sentence')}, surprisal in {BASES[options.base]}",
+        [name.replace("_", " ") for name in columns],
+        shown.to_numpy().tolist(),
+        2 if "model" in first else 1,
+        f"{hidden:,} more rows; --output FILE writes all" if hidden else "",
+    )
