@@ -69,6 +69,8 @@ def run_recipe(
         if configs and configs[0] in preset_names() and _why_not(config_class, configs[0]) == str(error):
             raise InputError(f"the preset {configs[0]} is for `stack-lm train {_recipe_of(configs[0])}`") from error
         raise
+    config.check()
+    config.find_data()  # before torch loads, which takes seconds
     try:
         with StopSignals(at_once=True):
             module, _, name = trainer.partition(".")

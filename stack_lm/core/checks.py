@@ -98,8 +98,7 @@ class Number(Check):
     def allowed(self, value: Any) -> str:
         limits = [("of at least", self.minimum), ("above", self.above), ("below", self.below)]
         words = " and ".join(f"{word} {limit:g}" for word, limit in limits if limit is not None)
-        as_text = isinstance(value, str) and is_number(value)
-        return f"a finite number {words}".rstrip() + (" (in YAML with a point, as in 1.0e-2)" if as_text else "")
+        return f"a finite number {words}".rstrip()
 
     def __call__(self, key: str, value: Any) -> float:
         return float(super().__call__(key, value))

@@ -185,6 +185,24 @@ class _StrictLoader(yaml.SafeLoader):
         return mapping
 
 
+class _Dumper(yaml.SafeDumper):
+    """YAML in which text that looks like a number to `_StrictLoader` is in quotation marks."""
+
+
+for _kind in (_StrictLoader, _Dumper):  # YAML 1.1 takes an exponent without a point, as in 1e-2, for text
+    _kind.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$"),
+        list("-+.0123456789"),
+    )
+
+
+def dump_yaml(value: Any, **options: Any) -> str:
+    """A value as YAML that `load_yaml` reads, in the order of its keys; see `yaml.dump` for the options."""
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, **options)
+    return text
+
+
 def load_yaml(text: str) -> Any:
     """The value of a YAML text without aliases and repeated keys.
 

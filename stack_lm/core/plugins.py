@@ -122,6 +122,24 @@ def import_plugin(source: str) -> None:
     _imported[str(path.resolve())] = None
 
 
+def import_object(path: str, where: str) -> Any:
+    """The object at an import path, such as "package.module.Class".
+
+    Args:
+        path: the import path.
+        where: the key of a configuration that has it, for messages.
+
+    Raises:
+        InputError: if there is none.
+    """
+    module, _, name = path.rpartition(".")
+    try:
+        with _import_of(path):
+            return getattr(importlib.import_module(module), name)
+    except InputError as error:
+        raise InputError(f"{where}: {error} (--import FILE.py loads a file)") from error
+
+
 class Imports(tuple[str, ...]):
     """The plug-ins that this process has imported; a process that unpickles it imports the same.
 

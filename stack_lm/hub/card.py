@@ -19,7 +19,7 @@ from jinja2 import TemplateError
 from safetensors import SafetensorError, safe_open
 
 from ..core.atomic import write_text
-from ..core.config_files import CONFIG_FILE, METRICS_FILE, read_run_config
+from ..core.config_files import CONFIG_FILE, METRICS_FILE, dump_yaml, read_run_config
 from ..core.errors import InputError
 from ..core.messages import counted, shortened
 from ..text.plain import json_object, json_record, read_text
@@ -178,7 +178,7 @@ def _make_card(
         training=training,
         training_command=command,
         earlier_training="" if training else earlier_training,
-        settings=yaml.safe_dump(training, sort_keys=False).strip(),
+        settings=dump_yaml(training).strip(),
         **_describe_data(directory, kind, training),
     )
 

@@ -27,6 +27,7 @@ from transformers.dynamic_module_utils import get_relative_import_files
 from ..core.quiet import without_progress_bars
 from ..kernels import dispatch
 from ..memory import memory_class
+from ..models.configuration_transformer import is_own
 from ..models.kinds import ModelKind, kind_of
 from ..models.modeling_base import MemoryPreTrainedModel
 from ..nn import operator
@@ -154,8 +155,10 @@ def _why_no_code(config: PreTrainedConfig) -> str | None:
     if kind is None:
         return f"a {type(config).__name__} does not belong to a registered kind of model"
     if _in_package(kind.config):
-        outside = [name for name in config.memory_names if not _in_package(memory_class(name))]
-        return f"memory={outside[0]!r} is not part of stack-lm" if outside else None
+        outside = [f"memory={name!r}" for name in config.memory_names if not _in_package(memory_class(name))]
+        own = (layer["module"] for layer in getattr(config, "layers", ()) if is_own(layer))
+        outside += [f"the layer {path}" for path in own if not path.startswith("transformers.")]
+        return f"{outside[0]} is not part of stack-lm" if outside else None
     for part in (kind.config, *kind.models):
         if part.__module__.partition(".")[0] in ("__main__", _PACKAGE, "transformers"):
             return f"{part.__name__} is defined in {part.__module__}, not in a file of its own"

@@ -49,10 +49,8 @@ class ModelConfig(PreTrainedConfig):
         unknown = sorted(key for key in kwargs if key not in known and not key.startswith("_"))
         if unknown:
             fields = sorted({*checks_of(type(self)), *self.further_keys()})
-            near = did_you_mean(unknown[0], fields)
-            raise ValueError(
-                f"{type(self).__name__} has no field {unknown[0]!r}; its fields are {', '.join(fields)}{near}"
-            )
+            hint = did_you_mean(unknown[0], fields) or f"; its fields are {', '.join(fields)}"
+            raise ValueError(f"{type(self).__name__} has no field {unknown[0]!r}{hint}")
         super().__post_init__(**({"auto_map": {}} | kwargs))  # other programs read it unguarded
         self.complete()
         ModelConfig.register_models()

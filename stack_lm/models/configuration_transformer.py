@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from types import SimpleNamespace
 from typing import Any, Literal
 
-from ..core.checks import NotNegative, Positive, Probability
+from ..core.checks import NotNegative, Positive, Probability, build
 from ..core.errors import InputError
 from ..memory import memory_class
 from ..memory.fields import Parts, Size
 from ..memory.settings import stack_attention_settings
+from ..nn.own_layer import layer_class
 from .configuration_layers import LayeredConfig, RecurrentLayer, plan_cell, split_layer
 from .configuration_stack_rnn import UNDECIDED
 
 ATTENTION = "attention"
 _DEFAULT_LAYERS = (ATTENTION, ATTENTION, "stack", ATTENTION, ATTENTION)
+
+
+@dataclass(frozen=True)
+class OwnLayerEntry:
+    """A layer from outside this package: its import path, and the arguments of its class."""
+
+    module: str
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 class StackTransformerConfig(LayeredConfig):
@@ -29,7 +38,8 @@ class StackTransformerConfig(LayeredConfig):
         hidden_size: size of the vectors between layers, d.
         layers: layers from the first to the last: "attention"; stack attention, by the name of a memory or as a mapping
             of `memory`, its name, and its settings (see `StackRNNConfig`; the defaults are those of `StackAttention`);
-            or a recurrent cell, as a mapping with `controller` (see `RecurrentLayer`).
+            a recurrent cell, as a mapping with `controller` (see `RecurrentLayer`); or a causal layer of your own, as a
+            mapping with `module`, the import path of its class, and `settings` (see `stack_lm.nn.own_layer`).
         auxiliary_losses: see `LayeredConfig`; on the output of a layer's self-attention or of its replacement.
         num_attention_heads: heads of each layer of self-attention; they divide hidden_size.
         intermediate_size: size of the feed-forward networks: 4 d unless given.
@@ -120,6 +130,10 @@ class StackTransformerConfig(LayeredConfig):
         where = f"layers[{number}]"
         if layer == ATTENTION:
             return ATTENTION
+        if is_own(layer):
+            own = build(OwnLayerEntry, layer, f"{where}.")
+            layer_class(own.module, f"{where}.module")
+            return asdict(own)
         if is_recurrent(layer):
             fields, cell = self._recurrent(layer, where)
             return asdict(fields) | {name: getattr(cell, name) for name in memory_class(fields.memory).settings}
@@ -127,13 +141,18 @@ class StackTransformerConfig(LayeredConfig):
         name = settings.pop("memory", None)
         if not isinstance(name, str):
             raise InputError(
-                f"{where} must be {ATTENTION!r}, the name of a memory, or a mapping with the key 'memory' or "
-                f"'controller'; got {layer!r}"
+                f"{where} must be {ATTENTION!r}, the name of a memory, or a mapping with the key 'memory', "
+                f"'controller' or 'module'; got {layer!r}"
             )
         try:
             return {"memory": name} | stack_attention_settings(name, settings, self.hidden_size)
         except ValueError as error:
             raise InputError(f"{where} must be {ATTENTION!r} or have a memory: {error}") from error
+
+
+def is_own(layer: Any) -> bool:
+    """True if an entry of `layers` is a layer from outside this package."""
+    return isinstance(layer, dict) and "module" in layer
 
 
 def is_recurrent(layer: Any) -> bool:

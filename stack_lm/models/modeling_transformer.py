@@ -17,9 +17,10 @@ from ..memory import under_transform
 from ..nn.cell import CellState, StackRNNCell
 from ..nn.controlled import Actions
 from ..nn.initialization import CONTROLLER_BOUND
+from ..nn.own_layer import OwnLayer
 from ..nn.stack_attention import StackAttention
 from .cache import MemoryCache
-from .configuration_transformer import ATTENTION, StackTransformerConfig, is_recurrent
+from .configuration_transformer import ATTENTION, StackTransformerConfig, is_own, is_recurrent
 from .modeling_heads import StackRNNForSequenceClassification, StackRNNForTokenClassification
 from .modeling_layers import LayeredForCausalLM, LayeredModel, LayerInputs
 from .modeling_stack_rnn import StackRNNPreTrainedModel
@@ -138,7 +139,7 @@ class StackTransformerLayer(GradientCheckpointingLayer):
         number: the number of its state in a cache.
 
     Attributes:
-        attention: self-attention, stack attention, or a recurrent cell.
+        attention: self-attention, stack attention, a recurrent cell, or a layer from elsewhere.
     """
 
     def __init__(self, config: StackTransformerConfig, layer: int, number: int) -> None:
@@ -150,6 +151,8 @@ class StackTransformerLayer(GradientCheckpointingLayer):
         self.attention: nn.Module
         if kind == ATTENTION:
             self.attention = SelfAttention(config, number)
+        elif is_own(kind):
+            self.attention = OwnLayer(size, kind["module"], kind["settings"], f"layers[{layer}]")
         else:
             self.attention = Recurrence(config, layer) if is_recurrent(kind) else StackAttention(size, **kind)
         self.feed_forward_norm = nn.LayerNorm(size, config.layer_norm_epsilon, bias=bias)
@@ -199,6 +202,8 @@ class StackTransformerPreTrainedModel(StackRNNPreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
+        if getattr(module, "initialises_itself", False):
+            return
         super()._init_weights(module)
         if isinstance(module, nn.Embedding) and self.config.initialization == "xavier":
             init.uniform_(module.weight, -CONTROLLER_BOUND, CONTROLLER_BOUND)
@@ -221,7 +226,9 @@ class StackTransformerModel(StackTransformerPreTrainedModel, LayeredModel):
         )
         self.dropout = nn.Dropout(config.dropout)
         # In a cache the states of memories and recurrent cells come first.
-        order = sorted(range(len(config.layers)), key=lambda i: config.layers[i] == ATTENTION)
+        order = sorted(
+            range(len(config.layers)), key=lambda i: config.layers[i] == ATTENTION or is_own(config.layers[i])
+        )
         self.layers = nn.ModuleList(StackTransformerLayer(config, i, order.index(i)) for i in range(len(config.layers)))
         self.norm = nn.LayerNorm(size, config.layer_norm_epsilon, bias=config.bias)
         self.gradient_checkpointing = False

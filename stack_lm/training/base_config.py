@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -31,21 +31,21 @@ def _plain(value: Any) -> Any:
     return resume_invariants(value) if dataclasses.is_dataclass(value) else value
 
 
-def first_difference(
-    before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
-) -> tuple[str, Any, Any] | None:
-    """The first key, with its parents, in which two mappings differ, and both values; None is a missing value."""
+def first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
+    """The first of the `differences` of two mappings; None if they are equal."""
+    return next(differences(before, now), None)
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """The keys, with their parents, in which two mappings differ, and both values; None is a missing value."""
     for key in {**before, **now}:
         one, other = before.get(key), now.get(key)
         if isinstance(one, Mapping) or isinstance(other, Mapping):
             one, other = ({} if value is None else value for value in (one, other))
         if isinstance(one, Mapping) and isinstance(other, Mapping):
-            difference = first_difference(one, other, f"{prefix}{key}.")
-            if difference is not None:
-                return difference
+            yield from differences(one, other, f"{prefix}{key}.")
         elif one != other:
-            return f"{prefix}{key}", one, other
-    return None
+            yield f"{prefix}{key}", one, other
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,13 @@ class BaseConfig:
         for key in self.FROM_DATA:
             if key in self.model:
                 raise InputError(f"model.{key} cannot be set: it comes from the data")
+
+    def find_data(self) -> None:
+        """Look for the files of the data, which needs no slow import.
+
+        Raises:
+            InputError: naming the first that does not exist.
+        """
 
 
 @dataclass(frozen=True)
@@ -157,7 +164,9 @@ class BaseLoopConfig:
             of the best validation. null trains to the end and keeps the last model.
         batch_size: sentences in a batch, per process; of continuous text, documents side by side.
         gradient_accumulation: batches in an update, per process.
-        optimizer: optimizer; Adam, AdamW, RMSprop or SGD.
+        optimizer: a class of torch.optim, in any case ("adam", "adamw", "adafactor"), or one of an installed package
+            by its import path ("bitsandbytes.optim.AdamW8bit").
+        optimizer_settings: further arguments of its class, such as {betas: [0.9, 0.95]}.
         learning_rate: highest learning rate.
         weight_decay: weight decay of all parameters, biases and norms included: an L2 term in the gradient; AdamW
             decouples it.
@@ -190,11 +199,12 @@ class BaseLoopConfig:
     patience: Count | None = field(default=None, metadata=MAY_CHANGE)
     batch_size: Count = 16
     gradient_accumulation: Count = 1
-    optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"
-    learning_rate: Positive = 1e-3
+    optimizer: str = "adam"
+    optimizer_settings: dict[str, Any] = field(default_factory=dict)
+    learning_rate: Positive = field(default=1e-3, metadata=MAY_CHANGE)
     weight_decay: NotNegative = 0.0
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
-    warmup_steps: CountOrZero = 0
+    schedule: Literal["constant", "linear", "cosine"] = field(default="constant", metadata=MAY_CHANGE)
+    warmup_steps: CountOrZero = field(default=0, metadata=MAY_CHANGE)
     decay_steps: CountOrZero = field(default=0, metadata=MAY_CHANGE)
     max_grad_norm: Positive | None = None
     on_nan: Literal["stop", "skip"] = field(default="stop", metadata=MAY_CHANGE)

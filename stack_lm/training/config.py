@@ -11,8 +11,10 @@ from typing import Annotated, ClassVar, Literal
 from ..core.checks import Count, Integer, Positive, Probability
 from ..core.errors import InputError
 from ..parsing.ensemble import OUTLIER_SHARE
-from ..text.files import UNPACKERS
+from ..text.files import UNPACKERS, check_file
 from ..text.plain import Segmentation
+from ..text.records import is_pattern
+from ..text.sources import find_source
 from ..text.tokenization import Lowercase, SubwordKind
 from .base_config import MAY_CHANGE, BaseDataConfig, BaseLoopConfig, BaseTokenizerConfig, TextRunConfig
 
@@ -100,6 +102,11 @@ class LoopConfig(BaseLoopConfig):
     softmax_samples: Count | None = field(default=None, metadata=MAY_CHANGE)
 
 
+def listed(paths: list[str] | str) -> list[str]:
+    """The paths of a field that has one or several."""
+    return [paths] if isinstance(paths, str) else paths
+
+
 def _name_of(source: str) -> str:
     """A file name for what is made of a source: the name of its file without endings, or the source itself."""
     name = source
@@ -171,6 +178,11 @@ class RunConfig(TextRunConfig):
                 f"training.tokens_per_batch must be at least data.max_length, {self.data.max_length}; got {tokens}"
             )
 
+    def find_data(self) -> None:
+        """See `BaseConfig.find_data`."""
+        for source in filter(None, (self.data.source, self.data.validation)):
+            find_source(source)
+
 
 @dataclass(frozen=True)
 class ClassificationTokenizerConfig(BaseTokenizerConfig):
@@ -210,7 +222,7 @@ class ClassificationLoopConfig(BaseLoopConfig):
 
     epochs: Count = field(default=50, metadata=MAY_CHANGE)
     patience: Count | None = field(default=5, metadata=MAY_CHANGE)
-    optimizer: Literal["adam", "adamw", "rmsprop"] = "adamw"
+    optimizer: str = "adamw"
 
 
 @dataclass(frozen=True)
@@ -231,6 +243,11 @@ class ClassificationConfig(TextRunConfig):
             raise InputError("data.train must name a file of labelled texts: data.train=reviews.csv")
         if self.data.column == self.data.label_column:
             raise InputError(f"data.column and data.label_column must differ; got {self.data.column!r} for both")
+
+    def find_data(self) -> None:
+        """See `BaseConfig.find_data`."""
+        for path in filter(None, (self.data.train, self.data.validation, *listed(self.data.test))):
+            check_file(path)
 
 
 @dataclass(frozen=True)
@@ -290,3 +307,9 @@ class SpanParserTrainingConfig(TextRunConfig):
             raise InputError("data.trees must name a file of trees, or one for each voter: data.trees=[a.mrg, b.mrg]")
         if self.data.prior_votes > 1 and self.data.prior is None:
             raise InputError("data.prior_votes needs data.prior: data.prior=right-branching")
+
+    def find_data(self) -> None:
+        """See `BaseConfig.find_data`."""
+        for path in (*listed(self.data.trees), *listed(self.data.validation or [])):
+            if not is_pattern(path):
+                check_file(path)

@@ -46,6 +46,8 @@ class Trainer(TrainingLoop):
 
     def prepare(self, checkpoint: Path | None) -> tuple[PreTrainedModel, Batches]:
         """See `TrainingLoop.prepare`."""
+        self._signs: set[str] = set()  # of a collapse, in the last validation
+        self._warned: set[str] = set()
         self.loss_dtype, note = choose_loss_dtype(self.config.training.loss_dtype, self.accelerator)
         self.data = prepare_data(self.config, checkpoint, quiet=self.quiet)
         self.tokenizer, self.texts = self.data.tokenizer, self.data.texts
@@ -129,8 +131,16 @@ class Trainer(TrainingLoop):
             summary += f", {record['eval_bits_per_byte']:.3f} bits per byte"
             if record["eval_unknown"]:
                 summary += f" with {record['eval_unknown']:.1%} of words unknown"
-        lines = [summary, strengths.summary(), *(f"warning: {warning}" for warning in strengths.warnings())]
+        lines = [summary, strengths.summary(), *self._warnings(strengths)]
         return record | strengths.record(), "\n".join(line for line in lines if line)
+
+    def _warnings(self, strengths: StrengthStatistics) -> list[str]:
+        """Warnings of signs that the validation before had too, or that the last one has; each once."""
+        signs = strengths.warnings()
+        lasting = {*signs} if self.step >= self.total else {*signs} & self._signs
+        new, self._signs = lasting - self._warned, {*signs}
+        self._warned |= new
+        return [f"warning: {sign}: {about}" for sign, about in signs.items() if sign in new]
 
 
 def choose_loss_dtype(wanted: str, accelerator: Accelerator) -> tuple[str | None, str]:

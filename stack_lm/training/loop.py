@@ -34,7 +34,7 @@ from .checkpoints import STATE_FILE, find_damage, kept_steps, read_state
 from .new_model import freeze_weights
 from .optimizer import last_rate, load_schedule
 from .preemption import Stopped, StopSignals
-from .processes import make_accelerator
+from .processes import make_accelerator, start_tracker
 from .record import TrainingRecord
 from .run_directory import TRACKER, RunDirectory, on_first_process
 from .stopping import EarlyStopping
@@ -112,7 +112,7 @@ class TrainingLoop(ABC):
         self.threads = choose_threads(loop.threads, self.accelerator.device, recorded)
         self.run.begin()
         if loop.tracker:
-            self.accelerator.init_trackers("stack-lm")
+            self.notes += filter(None, [start_tracker(self.accelerator, loop.tracker, self.run.path / TRACKER)])
 
     @abstractmethod
     def prepare(self, checkpoint: Path | None) -> tuple[PreTrainedModel, Batches]:

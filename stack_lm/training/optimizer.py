@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 import torch
@@ -10,6 +11,8 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
 
 from ..core.errors import InputError
+from ..core.messages import did_you_mean, first_line
+from ..core.plugins import import_object
 from .base_config import BaseLoopConfig
 
 
@@ -21,17 +24,54 @@ def make_optimizer(
     Adam, AdamW and SGD are fused on CPUs and GPUs; RMSprop has no fused form and uses lists of tensors (foreach).
 
     Args:
-        settings: a configuration with the optimizer's name and weight_decay, which all but AdamW add to the gradient.
+        settings: a configuration with the optimizer's name and weight_decay, which all but AdamW add to the gradient,
+            and perhaps optimizer_settings, further arguments of its class.
         parameters: the parameters to train.
         rate: the learning rate.
         device: the device of training.
+
+    Raises:
+        InputError: if there is no such optimizer, or it does not take these settings or parameters.
     """
-    if settings.optimizer == "rmsprop":
-        return torch.optim.RMSprop(parameters, rate, weight_decay=settings.weight_decay, foreach=True)
-    kind: Any = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[settings.optimizer]
-    fused = device.type in ("cpu", "cuda")
-    optimizer: torch.optim.Optimizer = kind(parameters, rate, weight_decay=settings.weight_decay, fused=fused)
+    kind, given = _optimizer_class(settings.optimizer), dict(getattr(settings, "optimizer_settings", {}))
+    known = signature(kind).parameters
+    for name in given:
+        if name in ("params", "lr", "weight_decay") or (name not in known and "kwargs" not in known):
+            free = [each for each in known if each not in ("params", "lr", "weight_decay", "kwargs")]
+            hint = did_you_mean(name, free)
+            raise InputError(f"training.optimizer_settings.{name} must be one of {', '.join(free)}{hint}")
+    if settings.weight_decay or "weight_decay" in known:
+        given["weight_decay"] = settings.weight_decay
+    if kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD) and not {"foreach", "fused"} & {*given}:
+        given["fused"] = device.type in ("cpu", "cuda")
+    if kind is torch.optim.RMSprop:
+        given.setdefault("foreach", True)
+    try:
+        optimizer: torch.optim.Optimizer = kind(parameters, lr=rate, **given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"training.optimizer {settings.optimizer} cannot be used here: {first_line(error)}") from error
     return optimizer
+
+
+def _optimizer_class(name: str) -> Any:
+    """An optimizer's class, by its name in torch.optim, in any case, or by its import path.
+
+    Raises:
+        InputError: if there is none for dense gradients without the loss as a function.
+    """
+    unfit = (torch.optim.Optimizer, torch.optim.LBFGS, torch.optim.SparseAdam)  # no step, by loss, for sparse gradients
+    kinds = {
+        each.lower(): kind
+        for each, kind in vars(torch.optim).items()
+        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) and kind not in unfit
+    }
+    found = import_object(name, "training.optimizer") if "." in name else kinds.get(name.lower())
+    if not (isinstance(found, type) and issubclass(found, torch.optim.Optimizer)):
+        raise InputError(
+            f"training.optimizer must be one of {', '.join(sorted(kinds))}, or the import path of another; "
+            f"got {name!r}{did_you_mean(name.lower(), kinds)}"
+        )
+    return found
 
 
 def make_scheduler(loop: BaseLoopConfig, optimizer: torch.optim.Optimizer, updates: int) -> LambdaLR:
@@ -67,15 +107,18 @@ def last_rate(scheduler: LambdaLR) -> float:
 def load_schedule(scheduler: LambdaLR, state: dict[str, Any]) -> tuple[float, float]:
     """Continue from a checkpoint's state, in the schedule of this run.
 
-    If epochs, max_steps or decay_steps have changed, the checkpoint's rate for the next update is that of the old
-    schedule.
+    If the learning rate, the schedule or the number of updates have changed, the checkpoint's rate for the next update
+    is that of the old schedule.
 
     Returns:
         The learning rate of the next update, in the checkpoint and here.
     """
+    (base,) = scheduler.base_lrs
     scheduler.load_state_dict(state)
+    scheduler.base_lrs = [base]  # it may have changed
     before = float(scheduler.get_last_lr()[0])
-    (base,), (factor,), (group,) = scheduler.base_lrs, scheduler.lr_lambdas, scheduler.optimizer.param_groups
+    (factor,), (group,) = scheduler.lr_lambdas, scheduler.optimizer.param_groups
+    group["initial_lr"] = base
     group["lr"] = rate = float(base * factor(scheduler.last_epoch))
     scheduler._last_lr = [rate]
     return before, rate

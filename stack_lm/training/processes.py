@@ -9,7 +9,37 @@ import torch
 from accelerate import Accelerator
 
 from ..core.errors import InputError
+from ..core.messages import first_line
 from ..kernels.gpu.graphs import VARIABLE as CUDA_GRAPHS
+
+
+def start_tracker(accelerator: Accelerator, name: str, logs: Path) -> str | None:
+    """Start the tracker, with its files in a directory; Weights & Biases runs offline if it cannot log in.
+
+    Args:
+        accelerator: the accelerator, which has the tracker.
+        name: the name of the tracker.
+        logs: the directory of its logs.
+
+    Returns:
+        A line that says so, if it runs offline.
+    """
+    if name != "wandb":
+        accelerator.init_trackers("stack-lm")
+        return None
+    import wandb
+
+    os.environ.setdefault("WANDB_SILENT", "true")
+    logs.mkdir(parents=True, exist_ok=True)
+    options = {"dir": str(logs)}
+    try:
+        accelerator.init_trackers("stack-lm", init_kwargs={name: options})
+    except wandb.Error as error:
+        accelerator.trackers.clear()
+        accelerator.init_trackers("stack-lm", init_kwargs={name: options | {"mode": "offline"}})
+        reason = first_line(error).rstrip(".")
+        return f"wandb runs offline ({reason}); `wandb sync {logs}/wandb/offline-run-*` uploads its files"
+    return None
 
 
 def make_accelerator(mixed_precision: str | None, tracker: str | None, logs: Path) -> Accelerator:

@@ -21,18 +21,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from safetensors import SafetensorError
 
 from ..core.atomic import reason_of
 from ..core.checks import build, is_number
-from ..core.config_files import CONFIG_FILE, METRICS_FILE, read_yaml
+from ..core.config_files import CONFIG_FILE, METRICS_FILE, dump_yaml, read_yaml
 from ..core.console import print_note
 from ..core.errors import InputError
 from ..text.plain import json_object
-from .base_config import BaseConfig, first_difference, resume_invariants
+from .base_config import BaseConfig, differences, first_difference, resume_invariants
 from .checkpoints import all_checkpoints, checkpoint_step, find_checkpoint, write_manifest
 from .lock import LOCK_FILE, RunLock
 
@@ -89,6 +88,7 @@ class RunDirectory:
         self._config, self._resume, self._overwrite = config, resume, overwrite
         self._quiet = quiet or not PartialState().is_main_process
         self._lock = RunLock(self.path)
+        self._changes: dict[str, Any] = {}
         self.checkpoint, self._warnings = on_first_process(self._look)
 
     @property
@@ -117,6 +117,8 @@ class RunDirectory:
                 print_note(warning)
             start = f"no checkpoint in {self.path}: starting from the beginning"
             print_note(f"resuming at step {self.step:,}" if self.checkpoint else start)
+            for key, change in self._changes.items():
+                print_note(f"{key} was {change['before']}, and is {change['now']} now")
 
     def close(self) -> None:
         """Release the directory for other runs."""
@@ -241,13 +243,15 @@ class RunDirectory:
         file = self.path / CONFIG_FILE
         try:
             # With the defaults of settings newer than the run.
-            earlier = resume_invariants(build(type(self._config), read_yaml(file)))
+            earlier = build(type(self._config), read_yaml(file))
         except (InputError, AttributeError, TypeError) as error:
             raise InputError(f"cannot resume {self.path}: {file}: {error}") from error
-        difference = first_difference(earlier, resume_invariants(self._config))
+        difference = first_difference(resume_invariants(earlier), resume_invariants(self._config))
         if difference is not None:
             key, before, now = difference
             raise InputError(f"cannot resume {self.path}: its {key} was {before}, and is {now} now")
+        changes = differences(dataclasses.asdict(earlier), dataclasses.asdict(self._config))
+        self._changes = {key: {"before": one, "now": other} for key, one, other in changes if key != "output_dir"}
 
     def _begin(self) -> None:
         with writing(f"in output_dir {self.path}"):
@@ -264,7 +268,9 @@ class RunDirectory:
                     if checkpoint_step(later) > self.step:
                         shutil.rmtree(later)
                 self._trim_log()
-            self._write(CONFIG_FILE, yaml.safe_dump(dataclasses.asdict(self._config), sort_keys=False))
+                if self._changes:
+                    self.log({"step": self.step, "changed": self._changes})
+            self._write(CONFIG_FILE, dump_yaml(dataclasses.asdict(self._config)))
             (self.path / _PARTIAL).rmdir()
 
     def _trim_log(self) -> None:

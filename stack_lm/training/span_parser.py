@@ -22,7 +22,7 @@ from ..text import hold_out
 from ..text.records import find_files, is_pattern
 from .batches import Batches, Collated, SentenceBatches
 from .compact import TokenArray
-from .config import SpanParserTrainingConfig
+from .config import SpanParserTrainingConfig, listed
 from .data import digest_files
 from .loop import TrainingLoop
 from .new_model import InitialModel
@@ -33,8 +33,8 @@ from .votes import VotedSentence, read_votes
 
 def _listed(sources: list[str] | str) -> list[str]:
     """The files of a source or several, of which some may be patterns of names."""
-    each = [sources] if isinstance(sources, str) else sources
-    return [str(file) for source in each for file in (find_files(source) if is_pattern(source) else [source])]
+    each = (find_files(source) if is_pattern(source) else [source] for source in listed(sources))
+    return [str(file) for files in each for file in files]
 
 
 class SpanParserTrainer(TrainingLoop):

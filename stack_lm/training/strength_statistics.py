@@ -64,9 +64,10 @@ class StrengthStatistics:
         """One line for people; empty without strengths."""
         return "; ".join(layer.where + layer.summary() for layer in self._layers if layer.summary())
 
-    def warnings(self) -> list[str]:
-        """A line for each sign of a collapse: a strength that does not depend on the word, a stack without depth."""
-        return [layer.where + warning for layer in self._layers for warning in layer.warnings()]
+    def warnings(self) -> dict[str, str]:
+        """The signs of a collapse, and their numbers: a strength that does not depend on the word, a stack without
+        depth."""
+        return {layer.where + sign: about for layer in self._layers for sign, about in layer.warnings().items()}
 
 
 class _LayerStatistics:
@@ -135,16 +136,16 @@ class _LayerStatistics:
             parts.append(f"{below:.0%} of what is read lies below the top")
         return ", ".join(parts)
 
-    def warnings(self) -> list[str]:
-        record, signs = self.record(), []
+    def warnings(self) -> dict[str, str]:
+        record, signs = self.record(), {}
         for name, maximum in self._maxima.items():
             short = name.replace("_strength", "")
             mean, sd = (record[f"{self._name(name)}_{part}"] for part in ("mean", "sd"))
             at_an_end = min(mean, maximum - mean) < NEAR * maximum
             if sd < CONSTANT * maximum * (2 if at_an_end else 1):
                 about = f"it is {mean:.2f} (sd {sd:.3f}) at every word, common with little text"
-                signs.append(f"the {short} strength has collapsed: {about}")
+                signs[f"the {short} strength has collapsed"] = about
         share = record.get(self._name("read_below_top"), 1.0)
         if share < SHALLOW:
-            signs.append(f"the stack is used as a register: {share:.1%} of what is read lies below the top element")
+            signs["the stack is used as a register"] = f"{share:.1%} of what is read lies below the top element"
         return signs

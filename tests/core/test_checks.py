@@ -16,7 +16,7 @@ WRONG = [
     (int, 2**53 + 1, "an integer of at most 9,007,199,254,740,992; got 9007199254740993"),
     (Count, 0, "an integer of at least 1; got 0"),
     (float, 10**400, "a finite number; got 1000"),
-    (float, "0.5", "a finite number (in YAML with a point, as in 1.0e-2); got '0.5'"),
+    (float, "0.5", "a finite number; got '0.5'"),
     (NotNegative, -0.5, "a finite number of at least 0; got -0.5"),
     (Probability, 1, "a finite number of at least 0 and below 1; got 1"),
     (bool, 1, "True or False; got 1"),

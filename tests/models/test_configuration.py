@@ -33,8 +33,10 @@ def test_bad_values_are_refused_at_once_and_on_assignment(field, value, message)
 
 
 def test_unknown_fields_are_refused():
-    with pytest.raises(ValueError, match="StackRNNConfig has no field 'hiden_size'; its fields are bias, bos_token_id"):
+    with pytest.raises(ValueError, match=r"StackRNNConfig has no field 'hiden_size'; did you mean 'hidden_size'\?$"):
         StackRNNConfig(hiden_size=3)
+    with pytest.raises(ValueError, match="StackRNNConfig has no field 'zzz'; its fields are bias, bos_token_id"):
+        StackRNNConfig(zzz=3)
 
 
 PAIRS = [

@@ -7,7 +7,9 @@ import torch
 from test_language_model import metrics, run_config, same, weights
 
 from stack_lm.core.errors import InputError
+from stack_lm.training.config import LoopConfig
 from stack_lm.training.language_model import Trainer
+from stack_lm.training.optimizer import make_optimizer
 
 
 class RateRecorder(Trainer):
@@ -79,12 +81,53 @@ def test_a_fall_that_cannot_be(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "rate"), [("rmsprop", torch.optim.RMSprop, 1e-3), ("sgd", torch.optim.SGD, 1.0)]
+    ("name", "kind", "rate", "settings"),
+    [
+        ("rmsprop", torch.optim.RMSprop, 1e-3, {}),
+        ("sgd", torch.optim.SGD, 1.0, {"momentum": 0.5}),
+        ("Adafactor", torch.optim.Adafactor, 0.1, {"d": 2.0}),
+        ("torch.optim.nadam.NAdam", torch.optim.NAdam, 1e-2, {"betas": [0.9, 0.95]}),
+    ],
 )
-def test_other_optimizers(name, kind, rate, tmp_path):
-    config = run_config(tmp_path, epochs=1, optimizer=name, learning_rate=rate, log_every=1)
+def test_other_optimizers(name, kind, rate, settings, tmp_path):
+    chosen = {"optimizer": name, "learning_rate": rate, "optimizer_settings": settings}
+    config = run_config(tmp_path, epochs=1, log_every=1, **chosen)
     trainer = Trainer(config, quiet=True)
     assert isinstance(getattr(trainer.updater.optimizer, "optimizer", trainer.updater.optimizer), kind)
+    assert settings.items() <= trainer.updater.optimizer.param_groups[0].items()
     trainer.train()
     losses = [record["train_nats_per_token"] for record in metrics(tmp_path) if "train_nats_per_token" in record]
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("adamx", {}, r"training.optimizer must be one of adadelta, .*; got 'adamx'; did you mean 'adamax'\?"),
+        ("lbfgs", {}, "training.optimizer must be one of"),
+        ("nowhere.Lion", {}, "training.optimizer: cannot import nowhere.Lion: ModuleNotFoundError: No module named"),
+        ("torch.nn.Linear", {}, "training.optimizer must be one of"),
+        ("adam", {"beta": 1}, r"training.optimizer_settings.beta must be one of betas, .*; did you mean 'betas'\?"),
+        ("muon", {}, "training.optimizer muon cannot be used here: Muon only supports 2D parameters"),
+        ("rprop", {"weight_decay": 1}, "training.optimizer_settings.weight_decay must be one of"),
+    ],
+)
+def test_optimizers_that_cannot_be(name, settings, message):
+    given = LoopConfig(optimizer=name, optimizer_settings=settings)
+    with pytest.raises(InputError, match=message) as caught:
+        make_optimizer(given, [torch.nn.Parameter(torch.ones(2))], 1e-3, torch.device("cpu"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_resumed_run_may_change_its_rate_and_schedule_and_records_it(tmp_path, capsys):
+    fixed = {"save_every": 6, "keep_checkpoints": 9, "log_every": 100}
+    after = {"max_steps": 12, "schedule": "linear", "learning_rate": 1e-2}
+    Trainer(run_config(tmp_path, max_steps=6, **fixed), quiet=True).train()
+    resumed = RateRecorder(run_config(tmp_path, **fixed, **after), resume=True)
+    resumed.train()
+    assert resumed.rates == pytest.approx([1e-2 * (12 - step) / 12 for step in range(6, 12)])
+    (record,) = (each for each in metrics(tmp_path) if "changed" in each)
+    assert record["step"] == 6
+    assert record["changed"]["training.schedule"] == {"before": "constant", "now": "linear"}
+    assert {*record["changed"]} == {f"training.{name}" for name in after}
+    assert "training.learning_rate was" in capsys.readouterr().err

@@ -10,10 +10,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ...core.checks import build
-from ...core.config_files import PresetNote, preset_names, preset_path, read_layers, read_yaml, table_names
+from ...core.config_files import PresetNote, dump_yaml, preset_names, preset_path, read_layers, read_yaml, table_names
 from ...core.console import add_command
 from ...training.trials.config import Table
 from ..options import option
@@ -82,7 +80,7 @@ class Preset:
             lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
             comments = [line for line in lines if line.startswith("#")]
             head += ["#", *comments] if comments else []
-        body = yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True, width=100)
+        body = dump_yaml(self.config, allow_unicode=True, width=100)
         return "\n".join(head) + "\n" + body
 
 

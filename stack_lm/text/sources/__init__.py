@@ -66,15 +66,25 @@ def open_corpus(
         InputError: if there is no such source or segmentation, or the source cannot be read. Text files are checked
             when they are iterated.
     """
-    if not source:
-        raise InputError(f"the name of the corpus is empty; it must be one of: {source_usages()}")
     if segmentation is not None:  # whether or not this source uses it
         check_name("segmentation", segmentation, Segmenter.MODES)
-    name, _, argument = source.partition(":")
+    name, argument = find_source(source)
     request = Request(source, argument, split, segmentation, column, on_error, split_words)
+    return open_files(request) if name is None else SOURCES[name].open(request)
+
+
+def find_source(source: str) -> tuple[str | None, str]:
+    """The name of a registered source, None for files, and what follows the name; nothing is opened.
+
+    Raises:
+        InputError: if there is no such source or file.
+    """
+    if not source:
+        raise InputError(f"the name of the corpus is empty; it must be one of: {source_usages()}")
+    name, _, argument = source.partition(":")
     if SOURCE_NAME.fullmatch(name) and name in SOURCES:  # no plug-in is looked for where it must be a path
-        return SOURCES[name].open(request)
+        return name, argument
     if not Path(source).exists() and not is_pattern(source):
         near = similar_path(source) or did_you_mean(name, SOURCES)
         raise InputError(f"{source} does not exist; a corpus must be one of: {source_usages()}{near}")
-    return open_files(request)
+    return None, argument

@@ -19,10 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ...core.atomic import atomic_file, reason_of, write_text
-from ...core.config_files import read_yaml
+from ...core.config_files import dump_yaml, read_yaml
 from ...core.errors import InputError
 from ...core.messages import similar_path
 from ...tasks.scores import overall
@@ -155,7 +153,7 @@ class ResultsDirectory(Trials):
 
     def begin(self, table: Table) -> None:
         """Write the table."""
-        write_text(self.path / TABLE_FILE, yaml.safe_dump(dataclasses.asdict(table), sort_keys=False))
+        write_text(self.path / TABLE_FILE, dump_yaml(dataclasses.asdict(table)))
 
     def add(self, records: Sequence[Record]) -> None:
         """Add trials durably: the results file is complete at every moment."""
