@@ -32,6 +32,8 @@ class TreebankForms:
         escaped, plain = (self._cost(" ".join(forms)) for forms in (list(ESCAPES)[:2], "()"))
         self._is_plain, self._is_escaped = plain < escaped, escaped < plain
         self._may_change = re.compile(_ESCAPED if self._is_plain else f"{_ESCAPED}|{_PLAIN}", re.IGNORECASE)
+        unknown, tokens = self._cost("")
+        self._least = (unknown, tokens + 1)  # the cost of a word that is one token
         self._forms: dict[str, str] = {}
         self._warned = False
 
@@ -49,7 +51,8 @@ class TreebankForms:
                 first = plain
             elif self._is_escaped and escaped in ESCAPES:
                 first = escaped
-            forms = (first, word, plain, escaped, _QUOTES.get(word, word))
+            quote = _QUOTES.get(word, word)
+            forms = (first, word, plain, escaped, quote if self._cost(quote) == self._least else word)
             form = min(forms, key=self._cost)
             if self._cost(form)[0] and self._cost(form) == self._cost(word):
                 form = word  # as unknown in any form
@@ -63,5 +66,5 @@ class TreebankForms:
         return self._forms[word]
 
     def _cost(self, text: str) -> tuple[int, int]:
-        ids = self._tokenizer.backend_tokenizer.encode(f"a {text}", add_special_tokens=False).ids
+        ids = self._tokenizer.backend_tokenizer.encode(f"a {text}".rstrip(), add_special_tokens=False).ids
         return ids.count(self._tokenizer.unk_token_id), len(ids)
