@@ -197,6 +197,9 @@ def _records(
             except InputError as error:
                 on_error(error)
                 continue
+        if len(text) > LONGEST_LINE:
+            on_error(InputError(f"{source}, {unit} {number}: a text of over {LONGEST_LINE:,} characters"))
+            continue
         if text.strip():
             has_text = True
         elif keep_empty:
@@ -260,8 +263,6 @@ def _text(fields: Mapping[str, Any], column: str, where: str) -> str:
         return ""
     if not isinstance(text, str):
         raise InputError(f"{where}: the column {column!r} must be text; got {shortened(text, 60)!r}")
-    if len(text) > LONGEST_LINE:
-        raise InputError(f"{where}: a text of over {LONGEST_LINE:,} characters")
     if "\0" in text:
         raise InputError(f"{where}: not UTF-8 text (a NUL character)")
     return text
