@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
-BACKENDS = ("auto", "reference", "numba", "triton")
+BACKENDS = ("auto", "reference", "numba", "triton", "parallel")
 BackendChoice = tuple[str, str]
 # For `stack_lm.models.loss`: no type of numbers has a compiled softmax.
 DTYPES: tuple[Any, ...] = ()

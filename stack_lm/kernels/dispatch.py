@@ -1,8 +1,9 @@
 """The backends of scans, and the choice between them with its reason.
 
-"reference" is the definition in `stack_lm.nn`, step by step in torch. "numba" (CPU) and "triton" (GPU) compute the
-same in one differentiable function per sequence. Each is a module with the functions of `Backend`, loaded on first
-use. A model's configuration does not contain the backend.
+"reference" is the definition in `stack_lm.nn`, step by step in torch. "numba" (CPU), "triton" (GPU, with a controller)
+and "parallel" (given vectors, on any device) compute the same in one differentiable function per sequence. Each is a
+module with the functions of `Backend` that it supports, loaded on first use. A model's configuration does not contain
+the backend.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .plain import alteration
 from .protocol import CellState, GivenVectors, Inputs, MemoryState, PrecisionAtRisk, Request, System
 
 VARIABLE = "STACK_LM_SCAN_BACKEND"
-_MODULES = {"numba": "cpu.backend", "triton": "gpu.backend"}
+_MODULES = {"numba": "cpu.backend", "triton": "gpu.backend", "parallel": "parallel.backend"}
 BACKENDS = ("auto", "reference", *_MODULES)
 _FASTEST = {"cpu": "numba", "cuda": "triton"}
 # Multiply-adds of a scan's forward pass from which on torch's LSTM has its threads wait for each other at every step.
@@ -103,13 +104,16 @@ def choose(system: System, request: Request) -> BackendChoice:
     if request.single_step:
         return BackendChoice("reference", "for a single step, a compiled sequence costs more to set up than to run")
     device = request.device.type
-    if device not in _FASTEST:
-        return BackendChoice("reference", f"no compiled scan runs on {device}")
-    name = _FASTEST[device]
-    reason = _obstacle(name, system, request)
-    if reason is None:
-        return BackendChoice(name, f"the fastest on {device}")
-    return BackendChoice("reference", f"{name} cannot run this: {reason}")
+    names = [_FASTEST[device]] if device in _FASTEST else []
+    if isinstance(system.driver, GivenVectors):
+        names = [*names, "parallel"] if device == "cpu" else ["parallel"]
+    why = f"no compiled scan runs on {device}"
+    for name in names:
+        reason = _obstacle(name, system, request)
+        if reason is None:
+            return BackendChoice(name, f"the fastest on {device}")
+        why = f"{name} cannot run this: {reason}"
+    return BackendChoice("reference", why)
 
 
 def _traced(system: System, request: Request, named: str, by: str) -> BackendChoice:
@@ -162,7 +166,7 @@ def _installed(name: str) -> bool:
 
 
 def _obstacle(name: str, system: System, request: Request) -> str | None:
-    if not _installed(name):
+    if name != "parallel" and not _installed(name):
         return f"{name} is not installed (pip install {name})"
     if request.all_layers and system.controller.num_layers > 1:
         return "it keeps the outputs of the last controller layer only, and those of all layers were requested"

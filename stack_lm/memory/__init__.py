@@ -18,6 +18,7 @@ from .base import (
 from .fields import ActionField, Choice, Setting, Strength, Value, Weights, control_settings
 from .nondeterministic import NondeterministicStack, NondeterministicState
 from .none import NoMemory
+from .parallel import stack_weights
 from .settings import make_memory
 from .strength import DequeActions, NeuralDeque, NeuralQueue, NeuralStack, StackActions, StackState
 from .superposition import ChoiceActions, MultipopSuperpositionStack, SuperpositionStack, SuperpositionState
@@ -54,5 +55,6 @@ __all__ = [
     "memory_names",
     "register_memory",
     "serializable",
+    "stack_weights",
     "under_transform",
 ]

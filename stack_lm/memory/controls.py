@@ -173,3 +173,11 @@ class Controls(nn.Module):
             if field.reported:
                 reported |= field.report(actions[field.name], distribution)
         return self.memory.action_type(**actions), reported
+
+    def over_time(self, hidden: Tensor, noise: Noise | None = None) -> tuple[Any, dict[str, Tensor]]:
+        """`forward` for all steps at once: of hidden states [B, T, H], actions and reports [B, T, ...]."""
+        flat = None if noise is None else {name: part.flatten(0, 1) for name, part in noise.items()}
+        actions, reported = self(hidden.flatten(0, 1), flat)
+        shape = hidden.shape[:2]
+        of_steps = type(actions)(*(part.unflatten(0, shape) for part in actions))
+        return of_steps, {name: part.unflatten(0, shape) for name, part in reported.items()}

@@ -23,10 +23,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..core.checks import check_of
 from .base import Actions, Memory, Where, accurate, numbers_hidden, register_memory
 from .fields import Setting, Size, Strength, Value, ValueActivation, control_settings
 
 End = Literal["top", "bottom"]
+ReadOrder = Literal["after_push", "before_push"]
 
 _COMPACT_EVERY = 32  # elements
 
@@ -36,6 +38,7 @@ STRENGTH_SETTINGS = {
     **control_settings("pop", 1.0),
     **control_settings("read", "expected_value"),
     "push_value_activation": Setting("tanh", ValueActivation),
+    "read_order": Setting("after_push", ReadOrder),
 }
 
 
@@ -100,6 +103,7 @@ class StrengthMemory(Memory[StackState, Actions]):
 
     Args:
         size: size of one element, D.
+        read_order: "after_push", as in the papers, or "before_push": a step then reads what the steps before it pushed.
     """
 
     settings = STRENGTH_SETTINGS
@@ -107,8 +111,8 @@ class StrengthMemory(Memory[StackState, Actions]):
     ends: ClassVar[tuple[str, ...]]  # at which it pushes and pops, as the names of its actions say
     pushes_at_bottom: ClassVar[bool] = False
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def __init__(self, size: int, read_order: ReadOrder = "after_push") -> None:
+        self.size, self.read_order = size, check_of(ReadOrder)("read_order", read_order)
         self.reading_size = size * len(self.ends)
         values = (f"push_value_{end}" if end else "push_value" for end in self.ends)
         self.actions = (
@@ -118,7 +122,7 @@ class StrengthMemory(Memory[StackState, Actions]):
 
     @classmethod
     def from_config(cls, config: Any) -> StrengthMemory[Actions]:
-        return cls(config.memory_size)
+        return cls(config.memory_size, config.read_order)
 
     def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> StackState:
         """An empty memory: N = 0."""
@@ -182,7 +186,7 @@ class StrengthMemory(Memory[StackState, Actions]):
 
 
 class _OneEnded(StrengthMemory[StackActions]):
-    """A memory that pops at one end, pushes at the top, then reads at the end where it pops."""
+    """A memory that pops and reads at one end, and pushes at the top."""
 
     action_type = StackActions
     ends = ("",)
@@ -198,10 +202,11 @@ class _OneEnded(StrengthMemory[StackActions]):
         Returns:
             The next state, with N + 1 elements, and the reading [B, D]: zeros where the memory is empty.
         """
-        strengths = pop_strengths(state.strengths, actions.pop_strength, self.end)
-        strengths = torch.cat((strengths, actions.push_strength.unsqueeze(-1)), dim=-1)
-        values = torch.cat((state.values, actions.push_value.unsqueeze(1)), dim=1)
-        return StackState(values, strengths), _read(values, strengths, actions.read_strength, self.end)
+        popped = pop_strengths(state.strengths, actions.pop_strength, self.end)
+        strengths = torch.cat((popped, actions.push_strength.unsqueeze(-1)), dim=-1)
+        new = StackState(torch.cat((state.values, actions.push_value.unsqueeze(1)), dim=1), strengths)
+        seen = new if self.read_order == "after_push" else StackState(state.values, popped)
+        return new, _read(*seen, actions.read_strength, self.end)
 
 
 @register_memory("stack")
@@ -217,15 +222,17 @@ class NeuralStack(_OneEnded):
 
     end = "top"
 
-    def __init__(self, size: int) -> None:
-        super().__init__(size)
+    def __init__(self, size: int, read_order: ReadOrder = "after_push") -> None:
+        super().__init__(size, read_order)
         self.output_size = 2 * size
 
     def output_features(self, actions: StackActions, readings: Tensor) -> Tensor:
         """The pushed element, and the reading below it: `[v_t; b_t]`, [B, 2 D].
 
-        A read takes the top first, which is the pushed element, so b_t = r_t - min(d_t, rho_t) v_t.
+        A read after the push takes the pushed element first, so b_t = r_t - min(d_t, rho_t) v_t; before it, b_t = r_t.
         """
+        if self.read_order == "before_push":
+            return torch.cat((actions.push_value, readings), dim=-1)
         read_whole = actions.push_strength <= actions.read_strength  # a tie is the push's, as in `update`
         taken = torch.where(read_whole, actions.push_strength, actions.read_strength).to(readings.dtype)
         pushed = actions.push_value
@@ -273,13 +280,14 @@ class NeuralDeque(StrengthMemory[DequeActions]):
         Returns:
             The next state, with N + 2 elements, and the readings [B, 2 D] of the top and the bottom.
         """
-        strengths = pop_strengths(state.strengths, actions.pop_strength_top, "top")
-        strengths = pop_strengths(strengths, actions.pop_strength_bottom, "bottom")
+        popped = pop_strengths(state.strengths, actions.pop_strength_top, "top")
+        popped = pop_strengths(popped, actions.pop_strength_bottom, "bottom")
         ends = (actions.push_strength_bottom.unsqueeze(-1), actions.push_strength_top.unsqueeze(-1))
-        strengths = torch.cat((ends[0], strengths, ends[1]), dim=-1)
         values = torch.cat(
             (actions.push_value_bottom.unsqueeze(1), state.values, actions.push_value_top.unsqueeze(1)), dim=1
         )
-        top = _read(values, strengths, actions.read_strength_top, "top")
-        bottom = _read(values, strengths, actions.read_strength_bottom, "bottom")
-        return StackState(values, strengths), torch.cat((top, bottom), dim=-1)
+        new = StackState(values, torch.cat((ends[0], popped, ends[1]), dim=-1))
+        seen = new if self.read_order == "after_push" else StackState(state.values, popped)
+        top = _read(*seen, actions.read_strength_top, "top")
+        bottom = _read(*seen, actions.read_strength_bottom, "bottom")
+        return new, torch.cat((top, bottom), dim=-1)

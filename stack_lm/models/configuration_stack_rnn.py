@@ -207,6 +207,8 @@ class StackRNNConfig(LanguageModelConfig):
         pop_strength_init: the pop strength at the start; see `push_strength_init`. Grefenstette et al. (2015,
             supplement) and Hao et al. (2018) have a bias of -1, which is 0.26894.
         read_strength_init: the read strength at the start; see `push_strength_init`.
+        read_order: whether a stack, queue or deque reads "after_push", as in the papers, or "before_push": a step then
+            reads what earlier steps pushed, and older elements have a gradient from the start.
         learn_initial_state: learn the controller's first state; otherwise it is zero.
         forget_bias: number added to the initial biases of an LSTM's forget gates, so that it remembers at first; 1 in
             Jozefowicz et al. (2015).
@@ -266,6 +268,7 @@ class StackRNNConfig(LanguageModelConfig):
     push_strength_init: float | None = None
     pop_strength_init: float | None = None
     read_strength_init: float | None = None
+    read_order: str = UNDECIDED
     embedding_dropout: Probability = 0.0
     hidden_dropout: Probability = 0.0
     prediction_threshold: Probability = 0.5

@@ -92,8 +92,8 @@ class ControlledMemory(nn.Module):
         description: see `operator.describe`; None for a layer of a class from outside this package.
         output_size: size of a scan's outputs.
         dropout: probability of dropout between a controller's layers.
-        scan_backend: the backend of `scan`: "auto", "reference", "numba" or "triton"; None takes the environment
-            variable STACK_LM_SCAN_BACKEND, or "auto" if it is not set.
+        scan_backend: the backend of `scan`: "auto", "reference", "numba", "triton" or "parallel"; None takes the
+            environment variable STACK_LM_SCAN_BACKEND, or "auto" if it is not set.
     """
 
     memory: Memory[Any, Any]
@@ -320,17 +320,9 @@ class ControlledMemory(nn.Module):
             mask: [B, T] bool, False at padding.
             noise: the noise of the steps, [B, T, ...].
         """
-        _, reported = self.emit_over(hidden, noise)
+        _, reported = self.controls.over_time(hidden, noise)
         actions = blank(reported, mask, self.padding)
         return Actions(actions | self.memory.measure_over(memory, actions))
-
-    def emit_over(self, hidden: Tensor, noise: Noise | None = None) -> tuple[Any, dict[str, Tensor]]:
-        """The controls' output (see `Controls.forward`) for all steps at once, [B, T, ...]."""
-        flat = None if noise is None else {name: part.flatten(0, 1) for name, part in noise.items()}
-        actions, reported = self.controls(hidden.flatten(0, 1), flat)
-        shape = hidden.shape[:2]
-        of_steps = type(actions)(*(part.unflatten(0, shape) for part in actions))
-        return of_steps, {name: part.unflatten(0, shape) for name, part in reported.items()}
 
     @property
     def padding(self) -> dict[str, float]:
@@ -357,7 +349,7 @@ def _fits(tensor: Tensor, expected: tuple[int | None, ...]) -> bool:
 
 
 def set_scan_backend(model: nn.Module, name: str) -> None:
-    """Set the backend of the scans of all layers with a memory: "auto", "reference", "numba" or "triton".
+    """Set the backend of the scans of all layers with a memory: "auto", "reference", "numba", "triton" or "parallel".
 
     Raises:
         ValueError: for another name. Only the scan checks that the backend can run.

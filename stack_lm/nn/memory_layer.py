@@ -129,7 +129,7 @@ class MemoryLayer(ControlledMemory):
             self.memory.check_overflow(last.memory)
             actions = self.report_over(hidden, state.memory, mask, given.noise) if output_actions else Actions()
             return Scan(readings, None, None, actions, last)
-        emitted, reported = self.emit_over(hidden, given.noise)
+        emitted, reported = self.controls.over_time(hidden, given.noise)
         scan = self.memory.scan(state.memory, emitted, mask, reading=state.reading, measure=output_actions)
         self.memory.check_overflow(scan.state)
         done = Actions(blank(reported, mask, self.padding) | scan.measures) if output_actions else Actions()

@@ -158,7 +158,7 @@ def run_as_operator(
     else:
         hidden = outputs
     if output_actions:
-        _, reported = layer.emit_over(hidden, given.noise)
+        _, reported = layer.controls.over_time(hidden, given.noise)
         measured = {name: next(last) for name in layer.memory.measure(state.memory)}
         actions = Actions(blank(reported, given.mask, layer.padding) | measured)
     return Scan(outputs, readings if output_readings else None, None, actions, state)

@@ -129,7 +129,9 @@ def test_a_compiled_scan_needs_the_package(standalone):
     saved.set_scan_backend("numba")
     with pytest.raises(ValueError, match="'numba' needs the package stack-lm, which is not installed"):
         saved(IDS)
-    with pytest.raises(ValueError, match="scan_backend must be one of auto, reference, numba, triton; got 'c'"):
+    with pytest.raises(
+        ValueError, match="scan_backend must be one of auto, reference, numba, triton, parallel; got 'c'"
+    ):
         saved.set_scan_backend("c")
 
 

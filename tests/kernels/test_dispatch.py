@@ -169,7 +169,7 @@ def test_from_pretrained_takes_it_and_nothing_keeps_it(tmp_path):
     model.save_pretrained(tmp_path / "again")
     assert (tmp_path / "again" / "config.json").read_text() == saved
     assert explain_backend(AutoModelForCausalLM.from_pretrained(tmp_path / "again")) == "numba: the fastest on cpu"
-    with pytest.raises(ValueError, match="must be one of auto, reference, numba, triton; got 'fast'"):
+    with pytest.raises(ValueError, match="must be one of auto, reference, numba, triton, parallel; got 'fast'"):
         StackRNNForCausalLM.from_pretrained(tmp_path, scan_backend="fast")
     _, info = StackRNNForCausalLM.from_pretrained(tmp_path, scan_backend="reference", output_loading_info=True)
     assert not info["missing_keys"]

@@ -135,7 +135,7 @@ def test_layers_of_one_s_own_and_one_layer_of_several():
     layer = MemoryLayer(4, "queue", memory_size=3).double()
     hidden, push = torch.randn(2, 5, 4, dtype=torch.float64), torch.rand(2, 5, dtype=torch.float64)
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
-    emitted, _ = layer.emit_over(hidden)
+    emitted, _ = layer.controls.over_time(hidden)
     expected = layer.memory.scan(layer.initial_state(2).memory, emitted._replace(push_strength=push), mask)
     with intervene(layer, Intervention({"push_strength": push})):
         readings, _, actions = layer(hidden, mask=mask, output_actions=True)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, StackState
 from ...memory.emission import Activation
+from ...memory.strength import StrengthMemory
 from . import elements
 from .blocks import Block, BlockSpec, Part, fill_control, register_block, value_kind
 from .elements import DEQUE, QUEUE, STACK, Elements, ElementsGrad
@@ -33,6 +34,7 @@ class ElementBlock(Block):
         memory, controls, models, steps, dtype, _ = spec
         self.kind, self.steps, self.dtype = _KINDS[type(memory)], steps, dtype
         self.n_ends = 2 if self.kind == DEQUE else 1
+        self.unread = int(isinstance(memory, StrengthMemory) and memory.read_order == "before_push")
         n_strengths = 3 * self.n_ends
         self.controls, self.fixed = np.zeros((models, n_strengths, 3), np.int64), np.zeros((models, n_strengths), dtype)
         place = memory.reading_size  # as large as all pushed values
@@ -66,6 +68,7 @@ class ElementBlock(Block):
         pops = total + self.n_ends * self.steps
         return Elements(
             self.kind,
+            self.unread,
             self.controls[part.models],
             self.fixed[part.models],
             self.value_kind,

@@ -25,6 +25,7 @@ class Elements(NamedTuple):
 
     Attributes:
         kind: STACK, QUEUE or DEQUE.
+        unread: elements that a step has just pushed at an end and does not read: 1 if it reads before it pushes, or 0.
         controls: of each strength [S, 3]: kind, first logit, and the one behind its last.
         fixed: their strengths where they are fixed [S].
         value_kind: activation of the pushed values.
@@ -40,6 +41,7 @@ class Elements(NamedTuple):
     """
 
     kind: int
+    unread: int
     controls: np.ndarray
     fixed: np.ndarray
     value_kind: int
@@ -72,6 +74,12 @@ class ElementsGrad(NamedTuple):
 @compiled
 def _n_ends(memory: Elements) -> int:
     return 2 if memory.kind == DEQUE else 1
+
+
+@compiled
+def _read_ends(memory: Elements, low: int, high: int) -> tuple[int, int]:
+    """The ends of what a step reads, from those after its pushes."""
+    return low + memory.unread * (_n_ends(memory) - 1), high - memory.unread
 
 
 @compiled
@@ -142,9 +150,10 @@ def step(memory: Elements, t: int, row: int, own: np.ndarray, reading: np.ndarra
         pushed = _pushed(memory, t, e)
         line.elements[place], line.strength[place] = pushed, actions[n_ends * PUSH + e]
         copy(memory.values[row, pushed], own[e * depth : (e + 1) * depth])
+    first, last = _read_ends(memory, low, high)
     for e in range(n_ends):
         part = reading[e * depth : (e + 1) * depth]
-        strength.read(actions[n_ends * READ + e], _end(memory, e), line, low, high, memory.values[row], part)
+        strength.read(actions[n_ends * READ + e], _end(memory, e), line, first, last, memory.values[row], part)
     line.ends[0], line.ends[1] = low, high
 
 
@@ -180,13 +189,14 @@ def step_backward(
     n_ends, depth = _n_ends(memory), memory.values.shape[2]
     actions, line = memory.actions[t, row], strength.line_of(memory.line, row)
     low, high = line.ends[0], line.ends[1]
+    first, last = _read_ends(memory, low, high)
     for e in range(n_ends):
         grad.actions[n_ends * READ + e] = strength.read_backward(
             actions[n_ends * READ + e],
             _end(memory, e),
             line,
-            low,
-            high,
+            first,
+            last,
             memory.values[row],
             grad_reading[e * depth : (e + 1) * depth],
             grad.strengths[row],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -14,10 +13,11 @@ from torch import Tensor
 from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, NoMemory, under_transform
 from ...memory.controls import Controls
 from ...memory.emission import Activation, ExpectedValue, Fixed, Sigmoid
+from ...memory.strength import StrengthMemory
 from ..derivatives import first_derivative_only
 from ..layout import DIRECT, DROPOUT, controller_kind
-from ..protocol import CellState, Controlled, Inputs, MemoryState, System
-from .tensors import States, gather_states, gather_weights, memory_state, memory_tensors, next_state
+from ..protocol import CellState, Controlled, Inputs, System
+from .tensors import States, gather_states, gather_weights, next_state
 
 _MEMORIES = (NoMemory, NeuralStack, NeuralQueue, NeuralDeque)
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -48,8 +48,8 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
             return f"it has no {type(controller).__name__}"
         if controller.reading_entry != "input" and controller.weight_reading is not None:
             return f'it has no reading_entry="{controller.reading_entry}"'
-    elif not system.memory.actions:
-        return "there is no memory"
+    else:
+        return "given vectors are run by parallel, all steps at once"
     if type(system.memory) not in _MEMORIES:
         return f"it has no {type(system.memory).__name__}"
     for field in system.memory.actions:
@@ -107,7 +107,7 @@ def scan(
     kind = controller_kind(controller)
     assert kind is not None  # `obstacle` has looked
     settings = launches.Settings(kind, controller.recurrent, controller.skips, output_readings, stack)
-    results = launches.Results(*_run(launches, settings, given))
+    results = launches.Results(*_run(settings, given))
     dtype = weights.inputs.dtype
     last = States(
         hidden=results.hidden.transpose(0, 1).to(dtype),
@@ -118,32 +118,6 @@ def scan(
     )
     outputs, readings = (part[:length].transpose(0, 1).to(dtype) for part in (results.outputs, results.readings))
     return outputs, readings if output_readings else None, next_state(state, last)
-
-
-def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tensor, MemoryState]:
-    """Run a sequence of given vectors; see `stack_lm.kernels.dispatch.Backend`. Precisions are as in `scan`."""
-    from . import given as launches
-    from . import graphs
-
-    projection, remembered = system.controls.projection, memory_tensors(state.memory)
-    assert projection is not None, "the values to push have logits"
-    assert remembered is not None, "there is a memory"
-    values, strengths = remembered
-    logits = projection(inputs.values)
-    length, steps = logits.shape[1], graphs.steps(logits.shape[1], logits.device)
-    dtype = torch.promote_types(logits.dtype, state.reading.dtype)
-    exact = torch.promote_types(dtype, torch.float32)
-    given = launches.Given(
-        logits=_lengthen(logits.transpose(0, 1), steps).contiguous(),
-        active=_active(inputs, steps),
-        reading=state.reading.to(exact).contiguous(),
-        values=values.to(exact).contiguous(),
-        strengths=strengths.to(exact).contiguous(),
-    )
-    results = launches.Results(*_run(launches, _stack(system.memory, system.controls), given))
-    values, strengths = (_pushed(system.memory, part, steps - length) for part in (results.values, results.strengths))
-    last = memory_state(state.memory, values, strengths, dtype)
-    return results.readings[:length].transpose(0, 1).to(dtype), MemoryState(last, results.reading.to(dtype))
 
 
 def _lengthen(over_time: Tensor, steps: int) -> Tensor:
@@ -176,6 +150,7 @@ def _stack(memory: Memory[Any, Any], controls: Controls) -> dict[str, Any]:
     stack: dict[str, Any] = {
         "DEQUE": isinstance(memory, NeuralDeque),
         "AT_TOP": not isinstance(memory, NeuralQueue),
+        "UNREAD": int(isinstance(memory, StrengthMemory) and memory.read_order == "before_push"),
     }
     for field in memory.actions:
         emission = controls.emission(field.name)
@@ -189,25 +164,24 @@ def _stack(memory: Memory[Any, Any], controls: Controls) -> dict[str, Any]:
     return stack
 
 
-def _run(launches: ModuleType, settings: Any, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _run(settings: Any, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
     with torch.cuda.device_of(given[0]):  # Triton launches on the current device
-        results: tuple[Tensor, ...] = _Scan.apply(launches, settings, differentiable, *given)
+        results: tuple[Tensor, ...] = _Scan.apply(settings, differentiable, *given)
     return results
 
 
 class _Scan(torch.autograd.Function):
-    """`forward` and `backward` of `launches`, which is `scan` or `given`, launch by launch or as CUDA graphs."""
+    """`scan.forward` and `scan.backward`, launch by launch or as CUDA graphs."""
 
     @staticmethod
-    def forward(
-        ctx: Any, launches: ModuleType, settings: Any, differentiable: bool, *given: Tensor
-    ) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, settings: Any, differentiable: bool, *given: Tensor) -> tuple[Tensor, ...]:
         from . import graphs
+        from . import scan as launches
 
-        ctx.launches, ctx.settings, ctx.lease = launches, settings, None
+        ctx.settings, ctx.lease = settings, None
         if graphs.wanted(given[0].device):
-            ctx.lease = graphs.lease(launches, settings, given, differentiable)
+            ctx.lease = graphs.lease(settings, given, differentiable)
         if ctx.lease is not None:
             return ctx.lease.captured.forward(given)
         results, of_forward = launches.forward(settings, launches.Given(*given))
@@ -218,11 +192,12 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     @first_derivative_only("the compiled scan", 'set_scan_backend(model, "reference") selects one that can')
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        launches = ctx.launches
+        from . import scan as launches
+
         of_results = launches.Results(*(grad.contiguous() for grad in grads))
         if ctx.lease is not None:
-            return None, None, None, *ctx.lease.captured.backward(of_results)
+            return None, None, *ctx.lease.captured.backward(of_results)
         saved = ctx.saved_tensors  # once: under activation checkpointing each access unpacks them anew
         n_given = len(launches.Given._fields)
         given, of_forward = launches.Given(*saved[:n_given]), saved[n_given:]
-        return None, None, None, *launches.backward(ctx.settings, given, of_forward, of_results)
+        return None, None, *launches.backward(ctx.settings, given, of_forward, of_results)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+
+from . import scan
 
 Recorded = TypeVar("Recorded")
 
@@ -61,7 +62,6 @@ class Captured:
 
     Args:
         key: what it can be used for.
-        launches: `scan` or `given`, whose `forward` and `backward` are captured.
         settings: of the scan.
         given: the first scan's inputs; all later scans have the same shapes.
         differentiable: whether a backward may follow.
@@ -72,29 +72,27 @@ class Captured:
         used: the number of the last scan that used it.
     """
 
-    def __init__(
-        self, key: Any, launches: ModuleType, settings: Any, given: tuple[Tensor, ...], differentiable: bool
-    ) -> None:
+    def __init__(self, key: Any, settings: Any, given: tuple[Tensor, ...], differentiable: bool) -> None:
         device = given[0].device
         before = _allocated(device)
         self.key, self.leased, self.used = key, False, 0
-        self.given = launches.Given(*(tensor.clone() for tensor in given))
-        self.run, (self.results, kept) = record(lambda: launches.forward(settings, self.given))
+        self.given = scan.Given(*(tensor.clone() for tensor in given))
+        self.run, (self.results, kept) = record(lambda: scan.forward(settings, self.given))
         if differentiable:
             self.run()  # the backward is tried out before it is captured, and walks over the log
-            self.grads = launches.Results(*(torch.zeros_like(result) for result in self.results))
-            self.run_back, self.grad_given = record(lambda: launches.backward(settings, self.given, kept, self.grads))
+            self.grads = scan.Results(*(torch.zeros_like(result) for result in self.results))
+            self.run_back, self.grad_given = record(lambda: scan.backward(settings, self.given, kept, self.grads))
         self.size = _allocated(device) - before
 
     def forward(self, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The results of `launches.forward`."""
+        """The results of `scan.forward`."""
         for own, tensor in zip(self.given, given, strict=True):
             own.copy_(tensor)
         self.run()
         return tuple(result.clone() for result in self.results)
 
     def backward(self, grads: tuple[Tensor, ...]) -> list[Tensor | None]:
-        """`launches.backward` of the last `forward`."""
+        """`scan.backward` of the last `forward`."""
         for own, tensor in zip(self.grads, grads, strict=True):
             own.copy_(tensor)
         self.run_back()
@@ -112,14 +110,14 @@ class Lease:
         self.captured.leased = False
 
 
-def lease(launches: ModuleType, settings: Any, given: tuple[Tensor, ...], differentiable: bool) -> Lease | None:
+def lease(settings: Any, given: tuple[Tensor, ...], differentiable: bool) -> Lease | None:
     """A captured scan of these settings and shapes, or None if the scan should run launch by launch."""
     global _scans, _cramped
     _scans += 1
     device = given[0].device
     stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
     shapes = tuple((tensor.shape, tensor.dtype) for tensor in given)
-    key = (launches.__name__, repr(settings), shapes, device, stream, differentiable)
+    key = (repr(settings), shapes, device, stream, differentiable)
     if key not in _seen:
         _seen.add(key)
         return None
@@ -128,7 +126,7 @@ def lease(launches: ModuleType, settings: Any, given: tuple[Tensor, ...], differ
         if _cramped or not _make_place(device):
             return None
         try:
-            captured = Captured(key, launches, settings, given, differentiable)
+            captured = Captured(key, settings, given, differentiable)
         except torch.OutOfMemoryError:  # launch by launch it may still fit
             _cramped = True
             return None

@@ -17,7 +17,7 @@ from ..layout import LSTM
 from . import elements, pointwise
 from .elements import FUSED, at_active
 
-_NO_STACK = {"DEQUE": False, "AT_TOP": True}
+_NO_STACK = {"DEQUE": False, "AT_TOP": True, "UNREAD": 0}
 
 
 class Settings(NamedTuple):

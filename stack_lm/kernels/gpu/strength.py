@@ -192,6 +192,7 @@ def forward(
     LOG,
     DEQUE: tl.constexpr,
     AT_TOP: tl.constexpr,
+    UNREAD: tl.constexpr,
     D: tl.constexpr,
     P: tl.constexpr,
     PUSH: tl.constexpr,
@@ -222,6 +223,7 @@ def forward(
             this step's goes to row t + 1, from column GIVEN_FROM on.
         T, N, C, LOG: steps, elements in the initial state, capacity of lists and log.
         AT_TOP: whether the one end where it pops and reads is the top; a DEQUE has both.
+        UNREAD: elements just pushed at an end that are not read: 1 if it reads before it pushes, or 0.
         PUSH, POP, READ: number of logits of each strength; see `emit`. PUSHED, POPPED, READS: where these are fixed.
     """
     DTYPE: tl.constexpr = strength.dtype.element_ty
@@ -272,13 +274,15 @@ def forward(
             tl.store(strength + lo, emit(own, bias, pushes + PUSH, PUSH, PUSHED, DTYPE))
         tl.debug_barrier()
 
+        from_ = lo + (UNREAD if DEQUE else 0)
+        to = hi - UNREAD
         amount = emit(own, bias, reads, READ, READS, DTYPE)
-        read = _read(amount, index, strength, values, cols, lo, hi, AT_TOP, D, NO_READ)
+        read = _read(amount, index, strength, values, cols, from_, to, AT_TOP, D, NO_READ)
         tl.store(reading + cols, read, mask=inside)
         tl.store(next_given + cols, read, mask=inside)
         if DEQUE:
             amount = emit(own, bias, reads + READ, READ, READS, DTYPE)
-            read = _read(amount, index, strength, values, cols, lo, hi, False, D, NO_READ)
+            read = _read(amount, index, strength, values, cols, from_, to, False, D, NO_READ)
             tl.store(reading + D + cols, read, mask=inside)
             tl.store(next_given + D + cols, read, mask=inside)
         tl.store(ends + 2 * b, lo)
@@ -290,8 +294,7 @@ def forward(
             tl.store(next_given + D + cols, tl.load(reading + D + cols, mask=inside), mask=inside)
 
 
-# Where vectors are given, `grad_given` lies elsewhere at each step.
-@triton.jit(do_not_specialize=["t", "B", "T", "N", "C", "LOG"], do_not_specialize_on_alignment=["grad_given"])
+@triton.jit(do_not_specialize=["t", "B", "T", "N", "C", "LOG"])
 def backward(
     logits,
     values,
@@ -319,6 +322,7 @@ def backward(
     LOG,
     DEQUE: tl.constexpr,
     AT_TOP: tl.constexpr,
+    UNREAD: tl.constexpr,
     D: tl.constexpr,
     P: tl.constexpr,
     PUSH: tl.constexpr,
@@ -376,10 +380,12 @@ def backward(
         bottom = T - 1 - t
         top_push = tl.load(strength + hi - 1)
         bottom_push = tl.load(strength + lo)
+        from_ = lo + (UNREAD if DEQUE else 0)
+        to = hi - UNREAD
 
         amount = emit(own, bias, reads, READ, READS, DTYPE)
         grad_amount = _undo_read(
-            amount, index, strength, values, grad, grad_strengths, grad_values, cols, lo, hi, AT_TOP, D, NO_READ
+            amount, index, strength, values, grad, grad_strengths, grad_values, cols, from_, to, AT_TOP, D, NO_READ
         )
         undo_emit(own, bias, reads, amount, grad_amount, own_grad, READ, READS, DTYPE)
         if DEQUE:
@@ -393,8 +399,8 @@ def backward(
                 grad_strengths,
                 grad_values,
                 cols,
-                lo,
-                hi,
+                from_,
+                to,
                 False,
                 D,
                 NO_READ,

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from conftest import thinned, tiny_config
 from hypothesis import HealthCheck, given, settings
-from kernels.comparison import check_layer, compare, spread_out
+from kernels.comparison import compare, spread_out
 from kernels.compiling import run_compiling
 from kernels.cpu.test_superposition_scan import cases
 
@@ -111,29 +111,6 @@ def test_layers_with_skips_and_dropout(device, monkeypatch):
     assert_equal_to_reference(cell, some_inputs(cell, length=2), a_state(cell, 2, [0.5]), mask)
 
 
-def make_layer(device, dtype=torch.float64, **settings):
-    return MemoryLayer(5, memory_size=3, **STRENGTHS | settings).to(device, dtype)
-
-
-@pytest.mark.parametrize("memory", ["stack", "queue", "deque"])
-def test_given_vectors(device, memory):
-    """With padding and a carried state; values pushed by a sigmoid; ties, and dead elements in the carried state."""
-    mask = torch.tensor([[True, False, True], [False, True, True], [False, False, False]], device=device)
-    check_layer(make_layer(device, memory=memory), 3, mask=mask, first_steps=2, backend="triton")
-    ones = {"push_control": 1.0, "pop_control": 2.0, "read_control": 1.0, "push_value_activation": "sigmoid"}
-    check_layer(make_layer(device, memory=memory, **ones), 3, batch_size=1, first_steps=3, backend="triton")
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), thinned([(torch.bfloat16, 0.05), (torch.float32, 1e-5)]))
-def test_given_vectors_in_less_than_float64(device, dtype, tolerance):
-    layer = make_layer(device, dtype, memory="deque")
-    check_layer(layer, 3, batch_size=2, first_steps=2, tolerance=tolerance, backend="triton")
-    layer.scan_backend = "triton"
-    readings, state, _ = layer(torch.randn(2, 3, 5, dtype=dtype, device=device))
-    assert readings.dtype == state.reading.dtype == state.memory.values.dtype == dtype
-    assert state.memory.strengths.dtype == torch.float32
-
-
 @pytest.mark.parametrize(
     ("memory", "strengths"),
     thinned(["stack", "queue", "deque"], [[1.0, 0.5, 0.5], [0.0, 1.0, 0.0]], every=2),
@@ -142,7 +119,8 @@ def test_given_vectors_in_less_than_float64(device, dtype, tolerance):
 def test_exact_ties(device, memory, strengths):
     """What is exactly as strong as what is left of a pop or a read is taken whole."""
     ones = {"push_control": 1.0, "pop_control": 1.0, "read_control": 1.0}
-    cell = make_cell(device, controller="rnn", memory=memory, **ones)
+    order = "before_push" if strengths[0] else "after_push"
+    cell = make_cell(device, controller="rnn", memory=memory, read_order=order, **ones)
     assert_equal_to_reference(cell, some_inputs(cell, 1), a_state(cell, 1, strengths))
 
 
@@ -274,14 +252,6 @@ def test_without_memory_for_a_capture_scans_go_on(device, monkeypatch):
 
 
 @pytest.mark.usefixtures("captured")
-def test_scans_of_given_vectors_are_captured(device):
-    layer = make_layer(device, memory="deque")
-    for _ in range(3):
-        check_layer(layer, 2, batch_size=1, first_steps=1, backend="triton")
-    assert len(graphs._held) == 1
-
-
-@pytest.mark.usefixtures("captured")
 @pytest.mark.parametrize("memory", ["stack", "deque"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_captured_scans_of_several_lengths_share_a_graph(device, memory, masked):
@@ -311,7 +281,6 @@ import torch, triton  # before conftest, which imports it to interpret kernels
 from torch._subclasses.fake_tensor import FakeTensorMode
 from conftest import tiny_config
 from kernels.compiling import Compiled, compiled, pretend_gpu
-from stack_lm import MemoryLayer
 from stack_lm.nn.cell import StackRNNCell
 from stack_lm.kernels.gpu import backend, pointwise, strength
 from stack_lm.kernels.protocol import Inputs
@@ -323,13 +292,9 @@ for module in (pointwise, strength):
 STRENGTHS = {"pop_control": POP, "read_control": POP}
 with FakeTensorMode():  # which fails where a program looks at a number
     inputs, mask = torch.randn(2, 3, 5, requires_grad=True), torch.ones(2, 3, dtype=torch.bool)
-    if CONTROLLER is None:
-        runs, scan = MemoryLayer(5, MEMORY, memory_size=3, **STRENGTHS), backend.scan_given
-    else:
-        config = tiny_config(controller=CONTROLLER, memory=MEMORY, num_layers=LAYERS, **STRENGTHS)
-        runs, scan = StackRNNCell(config), backend.scan
+    cell = StackRNNCell(tiny_config(controller=CONTROLLER, memory=MEMORY, num_layers=LAYERS, **STRENGTHS))
     with torch.autocast("cpu", torch.bfloat16, enabled=AUTOCAST):
-        results = scan(runs.system, Inputs(inputs, mask, {}, None, 3), runs.initial_state(2))
+        results = backend.scan(cell.system, Inputs(inputs, mask, {}, None, 3), cell.initial_state(2))
     (results[0].sum() + results[-1].reading.sum()).backward()
 # Strengths decide how far loops go: threads must not sum them up together, as each would round in its own way.
 assert not any("shfl" in each.asm["ptx"] for each in compiled if each.kernel is strength.forward.kernel)
@@ -342,7 +307,6 @@ print(len(compiled), min(len(each.asm["cubin"]) for each in compiled) > 0)
     [
         pytest.param("lstm", "stack", "sigmoid", 1, False, 90, marks=pytest.mark.slow),
         pytest.param("lstm", "deque", 0.0, 1, False, 90, marks=pytest.mark.slow),  # nor does it read
-        pytest.param(None, "deque", "sigmoid", 0, False, 90, marks=pytest.mark.slow),
         pytest.param("gru", "deque", "sigmoid", 2, True, 80, marks=pytest.mark.slow),
         pytest.param("rnn", "queue", "sigmoid", 2, True, 90, marks=pytest.mark.slow),
     ],
@@ -371,9 +335,15 @@ def test_obstacles(monkeypatch):
     ):
         other = StackRNNCell(tiny_config(**fields))
         assert name in backend.obstacle(other.system, gpu, torch.float32)
-    layers = {"superposition": "SuperpositionStack", "baby_ntm": "BabyNTM", "nondeterministic": "NondeterministicStack"}
-    for memory, name in layers.items():
-        assert name in backend.obstacle(MemoryLayer(5, memory).system, gpu, torch.float32)
+    memories = {
+        "superposition": "SuperpositionStack",
+        "baby_ntm": "BabyNTM",
+        "nondeterministic": "NondeterministicStack",
+    }
+    for memory, name in memories.items():
+        other = StackRNNCell(tiny_config(memory=memory))
+        assert name in backend.obstacle(other.system, gpu, torch.float32)
+    assert "parallel" in backend.obstacle(MemoryLayer(5).system, gpu, torch.float32)
     monkeypatch.setattr(backend.importlib.util, "find_spec", lambda name: None)
     assert backend.obstacle(cell.system, gpu, torch.float32) == "triton is not installed"
 

@@ -1,0 +1,106 @@
+"""The readings and the last elements of a stack, queue or deque, from given actions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .intervals import Amounts, Block, Elements, Heights, Kind, first_elements, touched, walk, weights
+
+# Steps of a block: their square is its work, and on a GPU launches cost more.
+_STEPS, _STEPS_OF_A_GPU = 64, 256
+
+
+class Sequence(NamedTuple):
+    """What a scan is given; strengths are on the grid.
+
+    Attributes:
+        kind: of memory.
+        values: the vectors of all elements, first and pushed, from bottom to top [B, M, D].
+        strengths: of the first elements [B, N].
+        amounts: of all steps.
+        active: [B, T], False at padding; or None.
+    """
+
+    kind: Kind
+    values: Tensor
+    strengths: Tensor
+    amounts: Amounts
+    active: Tensor | None
+
+    @property
+    def steps(self) -> int:
+        """T."""
+        return self.amounts.push_top.shape[1]
+
+    @property
+    def starts(self) -> range:
+        """The first step of each block."""
+        return range(0, self.steps, _STEPS if self.values.device.type == "cpu" else _STEPS_OF_A_GPU)
+
+    def part(self, start: int) -> tuple[Amounts, Tensor | None]:
+        """The amounts and the mask of the block that begins there."""
+        steps = slice(start, start + self.starts.step)
+        amounts = Amounts(*(None if part is None else part[:, steps] for part in self.amounts))
+        return amounts, None if self.active is None else self.active[:, steps]
+
+    def block(self, start: int, amounts: Amounts, active: Tensor | None, heights: Heights, carried: Elements) -> Block:
+        """The block that begins there."""
+        return Block.of(self.kind, start, self.steps, self.strengths.shape[1], amounts, active, heights, carried)
+
+
+class Run(NamedTuple):
+    """A scan: its readings [B, T, D or 2 D], and what a backward pass needs besides.
+
+    Attributes:
+        readings: see above.
+        heights: of each block.
+        carried: to each block; see `Block.elements`.
+        last: the living elements after the last step.
+    """
+
+    readings: Tensor
+    heights: list[Heights]
+    carried: list[Elements]
+    last: Elements
+
+
+def run(sequence: Sequence) -> Run:
+    """Run all blocks, one after the other."""
+    kind, values = sequence.kind, sequence.values
+    elements, content = first_elements(sequence.strengths, sequence.steps, kind), sequence.strengths.sum(1)
+    readings, heights_of, carried_to = [], [], []
+    for start in sequence.starts:
+        amounts, active = sequence.part(start)
+        heights = walk(content, amounts)
+        reached = touched(kind, elements, heights, amounts)
+        carried = elements.keep(reached)
+        block = sequence.block(start, amounts, active, heights, carried)
+        left, there, vectors = block.left(), block.there(kind.before_push), block.vectors(values)
+        readings.append(
+            torch.cat(
+                [
+                    weights(left, there, window, end).to(values.dtype).mT @ vectors
+                    for window, end in zip(block.windows, ("top", "bottom"), strict=True)
+                    if window is not None
+                ],
+                dim=2,
+            )
+        )
+        heights_of.append(heights)
+        carried_to.append(carried)
+        behind = elements.and_(Elements(block.elements.index, *(part[..., -1] for part in left)))
+        living = behind.living
+        living[:, : reached.shape[1]] &= ~reached
+        base = heights.lo[:, -1]
+        elements, content = behind.keep(living).down(base), heights.hi[:, -1] - base
+    return Run(torch.cat(readings, dim=1), heights_of, carried_to, elements)
+
+
+def last_strengths(sequence: Sequence, last: Elements) -> Tensor:
+    """The strengths of all elements after the last step [B, M]."""
+    strengths = sequence.strengths.new_zeros(sequence.values.shape[:2])
+    # Added, because a dead element may have the place of a living one.
+    return strengths.scatter_add_(1, last.index, last.top - last.bottom)
