@@ -54,10 +54,6 @@ class Amounts(NamedTuple):
     read_top: Tensor | None
     read_bottom: Tensor | None
 
-    def steps(self, start: int, stop: int) -> Amounts:
-        """Those of a block."""
-        return Amounts(*(None if part is None else part[:, start:stop] for part in self))
-
 
 class Heights(NamedTuple):
     """The ends of the memory over the steps of a block [B, C], after the pops (a, b) and after the pushes (hi, lo)."""
@@ -85,7 +81,7 @@ class Elements(NamedTuple):
 
     @property
     def living(self) -> Tensor:
-        """Which are alive [B, K]."""
+        """The living ones [B, K]."""
         return self.top > self.bottom
 
     def and_(self, others: Elements) -> Elements:
@@ -106,7 +102,7 @@ class Elements(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What is left of elements after each step [B, K, C], or [B, K, 1] if it is the same: heights and their nodes."""
+    """The rest of elements after each step [B, K, C], or [B, K, 1] if it is the same: heights and their nodes."""
 
     top: Tensor
     bottom: Tensor
@@ -216,7 +212,7 @@ class Block(NamedTuple):
         return torch.cat((pushed.new_ones(self.n_carried, len(step)), *[pushed] * (1 + self.kind.pushes_at_bottom)))
 
     def left(self) -> Left:
-        """What is left of its elements."""
+        """Cut its elements by the pops of each step."""
         _, top, bottom, of_top, of_bottom = (part.unsqueeze(2) for part in self.elements)
         if self.kind.top:
             top, of_top = self._cut(top, of_top, self.heights.a, self.start)

@@ -14,7 +14,7 @@ _STEPS, _STEPS_OF_A_GPU = 64, 256
 
 
 class Sequence(NamedTuple):
-    """What a scan is given; strengths are on the grid.
+    """The inputs of a scan; strengths are on the grid.
 
     Attributes:
         kind: of memory.
