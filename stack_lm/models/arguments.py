@@ -34,7 +34,8 @@ def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = ()) -> N
 
     Raises:
         TypeError: naming the first unknown argument, and the known ones.
-        ValueError: for arguments of packed rows, position_ids that start again in a row, and output_attentions=True.
+        ValueError: for arguments of packed rows, position_ids that start again in a row, and output_attentions=True if
+            it is not known.
     """
     known = list(known)
     packed = any(arguments.get(name) is not None for name in _OF_PACKED_ROWS)
@@ -43,7 +44,7 @@ def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = ()) -> N
             "this batch packs several texts into one row, without padding, and the model would read on from one to the "
             "next; give each text its own row, with an attention_mask"
         )
-    if arguments.get("output_attentions"):
+    if arguments.get("output_attentions") and "output_attentions" not in known:
         raise ValueError("these models do not return attention weights: output_attentions must be False")
     for name, value in arguments.items():
         if value is not None and name not in known and name not in _WITHOUT_EFFECT:

@@ -132,7 +132,7 @@ class MemoryCache(Cache):
             The keys and values of all tokens so far.
         """
         new = (key_states, value_states)
-        earlier = self.state(layer_idx, len(key_states))
+        earlier = self.state(layer_idx, key_states.shape[0])  # `len` would fix the size of an exported program
         if earlier is not None:
             new = map_tensors(lambda old, part: torch.cat((old, part), dim=-2), earlier, new)
         self.update_state(layer_idx, new, key_states.shape[-2])

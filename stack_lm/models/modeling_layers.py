@@ -80,6 +80,7 @@ class LayerInputs(NamedTuple):
         cache: the cache of the tokens before, which is updated; or None.
         output_actions: collect the actions.
         position_ids: the positions of the tokens [B, T] or [1, T]; None: their numbers.
+        attentions: collects the weights [B, heads, T, S] of each layer of self-attention; or None.
     """
 
     embedded: Tensor
@@ -87,6 +88,7 @@ class LayerInputs(NamedTuple):
     cache: MemoryCache | None
     output_actions: bool
     position_ids: Tensor | None
+    attentions: list[Tensor] | None
 
 
 class _WithGradient(torch.autograd.Function):
@@ -122,6 +124,7 @@ class LayeredModel(StackRNNPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         use_cache: bool | None = None,
         output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
         output_actions: bool = False,
         position_ids: Tensor | None = None,
         actions_only: bool = False,
@@ -145,7 +148,9 @@ class LayeredModel(StackRNNPreTrainedModel):
         mask = self._step_mask(attention_mask, *embedded.shape[:2])
         layers = up_to_last_memory(self.layers) if actions_only else self.layers
         output_actions = output_actions or actions_only
-        states, own, actions = self._run(layers, LayerInputs(embedded, mask, cache, output_actions, position_ids))
+        attentions = self._attentions(output_attentions)
+        given = LayerInputs(embedded, mask, cache, output_actions, position_ids, attentions)
+        states, own, actions = self._run(layers, given)
         done = of_memories(actions) if output_actions else None
         if actions_only:
             return LayeredModelOutput(actions=done)
@@ -157,8 +162,14 @@ class LayeredModel(StackRNNPreTrainedModel):
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         of_layers = tuple(states) if output_hidden_states else None
+        weights = None if attentions is None else tuple(attentions)
         return LayeredModelOutput(
-            hidden, cache, hidden_states=of_layers, actions=done, layer_outputs=tuple(own) or None
+            hidden,
+            cache,
+            hidden_states=of_layers,
+            attentions=weights,
+            actions=done,
+            layer_outputs=tuple(own) or None,
         )
 
     def _run(self, layers: nn.ModuleList, given: LayerInputs) -> tuple[list[Tensor], list[Tensor], list[Actions]]:
@@ -169,6 +180,15 @@ class LayeredModel(StackRNNPreTrainedModel):
             any; and the actions of each layer.
         """
         raise NotImplementedError
+
+    def _attentions(self, wanted: bool | None) -> list[Tensor] | None:
+        """An empty list for the weights of self-attention, if they are wanted.
+
+        Raises:
+            ValueError: if the model has none.
+        """
+        refuse_unknown({"output_attentions": wanted})
+        return None
 
     def _with_losses(
         self, hidden: Tensor, outputs: Sequence[Tensor], input_ids: Tensor | None, mask: Tensor | None

@@ -44,7 +44,8 @@ class StackRNNModelOutput(BaseModelOutputWithPast, CacheOutput):
 
     def answered(self, kind: type[Output], loss: Tensor | None, logits: Tensor | None) -> Output:
         """The outputs of a model with a head, from the network's outputs, the logits and perhaps a loss."""
-        return kind(loss, logits, self.cache, hidden_states=self.hidden_states, actions=self.actions)
+        states = {"hidden_states": self.hidden_states, "attentions": self.attentions}
+        return kind(loss, logits, self.cache, **states, actions=self.actions)
 
 
 @dataclass
@@ -59,11 +60,14 @@ class ModelArguments(TypedDict, total=False):
 
     Attributes:
         position_ids: positions [B, T] for a stack transformer, in place of the numbers of its tokens.
+        output_attentions: of a stack transformer with `attn_implementation="eager"`, return the weights of each layer
+            of self-attention.
     """
 
     position_ids: Tensor | None
     use_cache: bool | None
     output_hidden_states: bool | None
+    output_attentions: bool | None
     output_actions: bool
 
 

@@ -80,7 +80,12 @@ class SelfAttention(nn.Module):
         self.out_proj = nn.Linear(size, size, bias=config.bias)
 
     def forward(
-        self, hidden: Tensor, visible: Any, angles: Tensor | None = None, cache: MemoryCache | None = None
+        self,
+        hidden: Tensor,
+        visible: Any,
+        angles: Tensor | None = None,
+        cache: MemoryCache | None = None,
+        attentions: list[Tensor] | None = None,
     ) -> Tensor:
         """From [B, T, d] to [B, T, d].
 
@@ -89,6 +94,7 @@ class SelfAttention(nn.Module):
             visible: the mask from `create_causal_mask`.
             angles: the angles of rotary positions [B, T, d / heads / 2].
             cache: the cache of the tokens before; it is updated.
+            attentions: gets the weights [B, heads, T, S], if it is given.
         """
         parts = self.in_proj(hidden).unflatten(-1, (3, self.heads, -1))  # [B, T, 3, heads, d]
         parts = parts.permute(2, 0, 3, 1, 4)
@@ -99,9 +105,11 @@ class SelfAttention(nn.Module):
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, _eager)
         dropout = self.dropout if self.training else 0.0
         scaling = queries.shape[-1] ** -0.5
-        if not len(queries):  # an empty batch, which not all of these functions can take
+        if queries.shape[0] == 0:  # an empty batch, which not all of these functions can take
             return hidden
-        mixed, _ = attend(self, queries, keys, values, visible, dropout=dropout, scaling=scaling)
+        mixed, weights = attend(self, queries, keys, values, visible, dropout=dropout, scaling=scaling)
+        if attentions is not None:
+            attentions.append(weights)
         return self.out_proj(mixed.flatten(2))
 
 
@@ -168,6 +176,7 @@ class StackTransformerLayer(GradientCheckpointingLayer):
         mask: Tensor | None = None,
         cache: MemoryCache | None = None,
         output_actions: bool = False,
+        attentions: list[Tensor] | None = None,
     ) -> tuple[Tensor, Tensor, Actions]:
         """From [B, T, d] to [B, T, d], the input of losses on this layer, and the actions on its memory, if requested.
 
@@ -178,10 +187,11 @@ class StackTransformerLayer(GradientCheckpointingLayer):
             mask: [B, T] bool, False at padding.
             cache: the cache of the tokens before; it is updated.
             output_actions: return the actions.
+            attentions: see `SelfAttention`.
         """
         normed, actions = self.attention_norm(hidden), Actions()
         if isinstance(self.attention, SelfAttention):
-            mixed = own = self.attention(normed, visible, angles, cache)
+            mixed = own = self.attention(normed, visible, angles, cache, attentions)
         else:
             first = None if cache is None else cache.state(self.number, hidden.shape[0])
             mixed, *of_cell, state, actions = self.attention(normed, first, mask, output_actions=output_actions)
@@ -235,7 +245,7 @@ class StackTransformerModel(StackTransformerPreTrainedModel, LayeredModel):
         self.post_init()
 
     def _run(self, layers: nn.ModuleList, given: LayerInputs) -> tuple[list[Tensor], list[Tensor], list[Actions]]:
-        embedded, mask, cache, output_actions, position_ids = given
+        embedded, mask, cache, output_actions, position_ids, attentions = given
         if cache is not None and self.gradient_checkpointing and self.training:
             raise ValueError("activation checkpointing cannot continue from past_key_values; got a cache")
         all_real = self._real_tokens(mask, cache, embedded)
@@ -246,7 +256,7 @@ class StackTransformerModel(StackTransformerPreTrainedModel, LayeredModel):
         hidden, angles = self._add_positions(embedded, self._positions(embedded, all_real, seen, position_ids))
         states, own, actions = [self.dropout(hidden)], [], []
         for layer in layers:
-            hidden, of_layer, done = layer(states[-1], visible, angles, mask, cache, output_actions)
+            hidden, of_layer, done = layer(states[-1], visible, angles, mask, cache, output_actions, attentions)
             states.append(hidden)
             own.append(of_layer)
             actions.append(done)
@@ -254,6 +264,16 @@ class StackTransformerModel(StackTransformerPreTrainedModel, LayeredModel):
         if mask is not None:
             states[-1] = states[-1].masked_fill(~mask.unsqueeze(-1), 0)
         return states, own if self.training and self.config.auxiliary_losses else [], actions
+
+    def _attentions(self, wanted: bool | None) -> list[Tensor] | None:
+        if wanted is None:
+            wanted = self.config.output_attentions
+        if wanted and self.config._attn_implementation != "eager":
+            raise ValueError(
+                "output_attentions needs attn_implementation='eager' (model.set_attn_implementation); it is "
+                f"{self.config._attn_implementation!r}"
+            )
+        return [] if wanted else None
 
     def _real_tokens(self, mask: Tensor | None, cache: MemoryCache | None, embedded: Tensor) -> Tensor | None:
         """The mask without padding of all tokens so far, from that of this call's [B, T]; None without padding."""

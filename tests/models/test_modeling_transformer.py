@@ -351,3 +351,28 @@ def test_training_without_what_auxiliary_losses_need_says_so_once(caplog, monkey
         assert "layers that only they reach (detach: true) keep their weights" in caplog.text
         caplog.clear()
     logger.removeHandler(caplog.handler)
+
+
+def test_attention_weights_of_eager_attention():
+    """Each layer of self-attention has them, and generation returns them; they mix the values as they should."""
+    model, tokens = make("attention", "stack", "attention", dropout=0.0), ids(2, 5)
+    with pytest.raises(ValueError, match="output_attentions needs attn_implementation='eager'.*it is 'sdpa'"):
+        model(tokens, output_attentions=True)
+    expected = model(tokens).logits
+    model.set_attn_implementation("eager")
+    assert model(tokens).attentions is None
+    outputs = model(torch.nn.functional.pad(tokens, (1, 0)), (torch.arange(6) > 0).expand(2, 6), output_attentions=True)
+    torch.testing.assert_close(outputs.logits[:, 1:], expected)
+    assert [tuple(weights.shape) for weights in outputs.attentions] == [(2, 2, 6, 6)] * 2
+    for weights in outputs.attentions:
+        torch.testing.assert_close(weights[:, :, 1:].sum(-1), torch.ones(2, 2, 5))
+        assert not weights[:, :, 1:, 0].any()
+        assert not weights[:, :, 1:, 1:].triu(1).any()
+    inputs, attention = [], model.model.layers[0].attention
+    attention.register_forward_hook(lambda module, given, output: inputs.append((given[0], output)))
+    (first, _), hidden = model(tokens, output_attentions=True).attentions, inputs[0][0]
+    values = attention.in_proj(hidden).unflatten(-1, (3, 2, -1))[:, :, 2].transpose(1, 2)
+    torch.testing.assert_close(attention.out_proj((first @ values).transpose(1, 2).flatten(2)), inputs[0][1])
+    options = {"output_attentions": True, "return_dict_in_generate": True, "max_new_tokens": 2, "do_sample": False}
+    steps = model.generate(tokens, **options).attentions
+    assert [[tuple(weights.shape[2:]) for weights in step] for step in steps] == [[(5, 5)] * 2, [(1, 6)] * 2]

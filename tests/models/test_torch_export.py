@@ -7,8 +7,9 @@ import torch
 from conftest import MEMORIES, tiny_config
 from torch import nn
 from torch.utils import _pytree as pytree
+from transformers import AutoModelForCausalLM
 
-from stack_lm import StackRNNForCausalLM
+from stack_lm import DeepStackRNNConfig, StackRNNForCausalLM, StackTransformerConfig
 from stack_lm.memory import leaves, make_memory
 from stack_lm.models.cache import MemoryCache
 
@@ -70,6 +71,29 @@ def test_an_exported_model_takes_any_length_and_is_for_inference():
     torch.testing.assert_close(program(ids).logits, model(ids).logits, atol=1e-5, rtol=0)
     with pytest.raises(RuntimeError, match="an exported scan has no gradients"):
         program(ids).logits.sum().backward()
+
+
+RECURRENT = {"controller": "lstm", "hidden_size": 8, "memory_size": 3}
+NETWORKS = {
+    "deep": DeepStackRNNConfig(layers=[{"memory_size": 3}, {"memory": "none"}], auxiliary_losses=[{"layer": 0}]),
+    "attention": StackTransformerConfig(layers=["attention", "stack"], hidden_size=16),
+    "recurrent": StackTransformerConfig(layers=[RECURRENT, "attention"], hidden_size=16, position_encoding="rotary"),
+    "learned": StackTransformerConfig(layers=["attention"], hidden_size=16, position_encoding="learned"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_of_layers_are_exported_with_a_dynamic_batch_and_length(name):
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(NETWORKS[name]).eval()
+    length = torch.export.Dim("length", max=1024) if name == "learned" else LENGTH  # max_position_embeddings
+    example = (torch.zeros(2, 5, dtype=torch.long), torch.ones(2, 5, dtype=torch.long))
+    program = torch.export.export(model, example, dynamic_shapes=({0: BATCH, 1: length},) * 2).module()
+    for shape in ((3, 7), (1, 1), (4, 2)):
+        ids, mask = torch.randint(0, 23, shape), torch.ones(shape, dtype=torch.long)
+        mask[-1, : shape[1] // 2] = 0
+        torch.testing.assert_close(program(ids, mask).logits, model(ids, mask).logits, atol=1e-5, rtol=0)
 
 
 def test_a_cache_is_a_tree_of_its_states():
