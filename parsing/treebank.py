@@ -12,9 +12,10 @@ from stack_lm.core.checks import check_of
 from stack_lm.core.errors import InputError, NoTree, OnError, fail
 from stack_lm.core.messages import similar_path
 from stack_lm.text.brackets import without_remarks
-from stack_lm.text.formats import format_of, read_rows
+from stack_lm.text.formats import format_of, read_rows, read_tagged_conllu
 from stack_lm.text.plain import json_record, read_text
 
+from .dependencies import tree_of_dependencies
 from .distances import DEFAULT_DECODER, tree_from_distances
 from .trees import ConstituencyTree, read_binary_parse, read_brackets
 
@@ -40,6 +41,7 @@ def read_treebank(source: str, *, decoder: str = DEFAULT_DECODER, on_error: OnEr
             `sentence1_binary_parse` (Htut et al. 2018), `binary_parse`, `tree` or `parse`, or a parser's `words` and
             `distances`;
             a .json file, a list of such records;
+            a .conllu file of dependency trees: see `tree_of_dependencies`;
             a directory: its .mrg files, sorted by name, or its .jsonl, .tree, .ptb and .txt files if it has none;
             "-", bracketed trees on standard input.
         decoder: decoder for distances; see `tree_from_distances`.
@@ -190,7 +192,8 @@ def _read_file(source: str, decoder: str, on_error: OnError) -> Iterator[Constit
         others = f"; trees come from a file, a directory or {NLTK_TREEBANK}"
         raise InputError(f"{source} does not exist{similar_path(source) or others}")
     if format_of(source) == "conllu":
-        raise InputError(f"{source} has dependencies (CoNLL-U); F1 needs the phrases of bracketed trees")
+        yield from _read_conllu(source, on_error)
+        return
     if _is_json(source):
         for result in _trees_of_records(source, decoder):
             if isinstance(result, InputError) and not isinstance(result, NoTree):
@@ -198,6 +201,19 @@ def _read_file(source: str, decoder: str, on_error: OnError) -> Iterator[Constit
             yield None if isinstance(result, InputError) else result
         return
     yield from read_brackets(without_remarks(read_text(source)), source, on_error=on_error)
+
+
+def _read_conllu(source: str, on_error: OnError) -> Iterator[ConstituencyTree | None]:
+    """The phrases of dependency trees; None in the place of each that is left out."""
+    last = 0
+    for number, words, tags, parts in read_tagged_conllu(source, on_error):
+        yield from [None] * (number - last - 1)
+        last = number
+        try:
+            yield tree_of_dependencies(words, tags, parts, f"{source}, sentence {number}")
+        except InputError as error:
+            on_error(error)
+            yield None
 
 
 def _trees_of_records(source: str, decoder: str) -> Iterator[ConstituencyTree | InputError]:

@@ -31,7 +31,7 @@ ROOMS = [
 ]
 # What these rooms may import besides themselves, for type checkers too. They know no model: they see one as a `Trace`,
 # or as an object that is handed to them.
-READERS = {"text.brackets", "text.escapes", "text.files", "text.formats", "text.records", "text.plain"}
+READERS = {"text.brackets", "text.conllu", "text.escapes", "text.files", "text.formats", "text.records", "text.plain"}
 MODEL_FREE = {
     "tasks": {"core", "text.files", "text.formats", "text.plain"},
     "parsing": {"core", *READERS},

@@ -13,15 +13,24 @@ from ..core.messages import shortened
 
 # The number of a word; of words written as one, such as "du" for "de le"; of a word that is not written.
 _NUMBER = re.compile(r"(\d+)(?:-(\d+)|(\.\d+))?", re.ASCII)
-_COLUMNS, _FORM, _UPOS, _NONE = 10, 1, 3, "_"
+_COLUMNS, _FORM, _UPOS, _HEAD, _RELATION, _NONE = 10, 1, 3, 6, 7, "_"
+
+
+class Dependent(NamedTuple):
+    """A part of a word, as "de" and "le" are of "du": the word, from 0; the number of its head, and the relation."""
+
+    word: int
+    head: str
+    relation: str
 
 
 class TaggedWords(NamedTuple):
-    """A sentence: its number from 1, its words, and their universal tags; None if a word has none."""
+    """A sentence: its number from 1, its words, their universal tags (None if a word has none), and their parts."""
 
     number: int
     words: list[str]
     tags: list[str] | None
+    parts: list[Dependent]
 
 
 def sentences_of_conllu(lines: Iterable[tuple[int, str]], source: str, on_error: OnError) -> Iterator[TaggedWords]:
@@ -59,6 +68,7 @@ class _Sentence:
         self._where = ""  # its first line
         self._words: list[str] = []
         self._tags: list[list[str]] = []  # of a word those of its parts
+        self._parts: list[Dependent] = []
         self._last = self._covered = 0  # the last part that was read, and that of the last word
         self._error: InputError | None = None
 
@@ -100,9 +110,10 @@ class _Sentence:
         if not match[2]:
             self._last = first
             self._tags[-1].append(cells[_UPOS])
+            self._parts.append(Dependent(len(self._words) - 1, cells[_HEAD], cells[_RELATION]))
 
-    def finish(self) -> tuple[list[str], list[str] | None]:
-        """The words and tags.
+    def finish(self) -> tuple[list[str], list[str] | None, list[Dependent]]:
+        """The words, tags and parts.
 
         Raises:
             InputError: for the first error in a line, parts of a word that are missing, or no words.
@@ -114,5 +125,5 @@ class _Sentence:
         if self._error is not None:
             raise self._error
         if any(not tags or _NONE in tags for tags in self._tags):
-            return self._words, None
-        return self._words, ["+".join(tags) for tags in self._tags]
+            return self._words, None, self._parts
+        return self._words, ["+".join(tags) for tags in self._tags], self._parts

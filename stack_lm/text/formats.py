@@ -133,8 +133,8 @@ def _read_text(lines: Lines) -> Iterator[Row]:
 
 
 def _read_conllu(lines: Lines) -> Iterator[Row]:
-    for number, words, _ in sentences_of_conllu(lines.numbered, lines.name, lines.on_error):
-        yield number, words
+    for sentence in sentences_of_conllu(lines.numbered, lines.name, lines.on_error):
+        yield sentence.number, sentence.words
 
 
 def read_tagged_conllu(path: str | Path, on_error: OnError) -> Iterator[TaggedWords]:

@@ -16,6 +16,7 @@ from ...figures.figures import check_figure_names, plot_groups, save_figure
 from ...figures.strengths import ALL_WORDS, Occurrences, Summary, contrast
 from ...figures.verbs import VERB_FRAMES, verb_frames
 from ...hub.locating import find_models
+from ...parsing.dependencies import verb_frames_of
 from ...parsing.distances import distances_from_trace
 from ...parsing.treebank import NLTK_TREEBANK, read_every_tree
 from ...parsing.trees import base_label
@@ -126,16 +127,19 @@ def _read_tagged(options: argparse.Namespace, problems: Problems) -> Tagged:
             tags.append(sentence.tags)
         return list(range(1, len(words) + 1)), words, tags, None
     if format_of(source) == "conllu":
-        for number, found, own in islice(read_tagged_conllu(source, problems.on_error), options.limit):
+        frames: list[list[str | None]] = []
+        for number, found, own, parts in islice(read_tagged_conllu(source, problems.on_error), options.limit):
             if own is None:
                 problems.on_error(InputError(f"{source}, sentence {number}: a word has no universal tag (column 4)"))
                 continue
             numbers.append(number)
             words.append(found)
             tags.append(own)
+            if any(part.head.isdecimal() for part in parts):
+                frames.append(verb_frames_of(own, parts, f"{source}, sentence {number}"))
         if not words:
             raise InputError(f"{source} has no sentence with part-of-speech tags")
-        return numbers, words, tags, None
+        return numbers, words, tags, frames if len(frames) == len(words) else None
     trees = []
     found_trees = enumerate(read_every_tree(source, on_error=problems.on_error), start=1)
     for number, tree in islice(found_trees, options.limit):
