@@ -142,7 +142,7 @@ def test_the_tags_of_conllu(tmp_path):
     ]  # fmt: skip
     assert found[0].parts == [(0, "0", "root"), (1, "4", "case"), (1, "4", "det"), (2, "1", "obl")]
     (tmp_path / "a.conllu").write_text(CONLLU.replace("NOUN", "_"))
-    assert [tags for *_, tags in read_tagged_conllu(tmp_path / "a.conllu", fail)] == [None, ["INTJ"]]
+    assert [each.tags for each in read_tagged_conllu(tmp_path / "a.conllu", fail)] == [None, ["INTJ"]]
 
 
 def conllu(*lines):
