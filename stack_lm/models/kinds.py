@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 
 import transformers
 from torch import nn
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    CONFIG_MAPPING,
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 from ..core.errors import InputError
 from ..core.messages import did_you_mean, unknown_name
@@ -99,24 +105,45 @@ def classes_for(*purposes: str) -> dict[str, type[PreTrainedModel]]:
     return {entry.model.__name__: entry.model for entry in entries if set(purposes) & set(entry.trains_on)}
 
 
+def library_class(model_type: Any) -> type[PreTrainedModel] | None:
+    """The causal language model of transformers of a type, such as "gpt2"; None for other types, and for ours."""
+    if kind_of(str(model_type)) is not None or model_type not in CONFIG_MAPPING:
+        return None
+    found: type[PreTrainedModel] | None = MODEL_FOR_CAUSAL_LM_MAPPING.get(CONFIG_MAPPING[model_type], None)
+    return found
+
+
+def class_named(architecture: str, *purposes: str) -> type[PreTrainedModel] | None:
+    """A class by its name: one of `classes_for`, or a causal language model of transformers; None for other names."""
+    own = classes_for(*purposes).get(architecture)
+    library = getattr(transformers, architecture, None)
+    config = getattr(library, "config_class", None)
+    known = own is None and config is not None and library_class(config.model_type) is library
+    return library if known else own
+
+
 def choose_class(fields: Mapping[str, Any], *purposes: str) -> type[PreTrainedModel]:
     """The class that the section `model` of a training configuration names.
 
     Args:
-        fields: fields of the section: `model_type`, a kind ("stack_rnn" by default), or `architectures`, a list of one
-            class.
+        fields: fields of the section: `model_type`, a kind ("stack_rnn" by default) or a causal language model of
+            transformers such as "gpt2"; or `architectures`, a list of one class.
         purposes: its training data; see `ModelClass.trains_on`.
 
     Raises:
         InputError: if there is no such kind, or it has no such class.
     """
+    library = library_class(fields.get("model_type")) if {TEXT, "per_step"} & set(purposes) else None
+    if library is not None and fields.get("architectures") in (None, [library.__name__]):
+        return library
     classes = classes_for(*purposes)
     names = fields.get("architectures")
     name = fields.get("model_type", None if names else "stack_rnn")
     if name is not None:
         kinds = {kind.name: kind for kind in _KINDS.values() if set(kind.models) & set(classes.values())}
         if name not in kinds:
-            raise unknown_name("model.model_type", name, kinds)
+            error = unknown_name("model.model_type", name, kinds)
+            raise InputError(f"{error}; or a causal language model of transformers, such as 'gpt2'")
         classes = {key: each for key, each in classes.items() if each in kinds[name].models}
     if names and names not in [[key] for key in classes]:
         near = did_you_mean(names[0], classes) if isinstance(names, list) else ""

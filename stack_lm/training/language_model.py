@@ -48,7 +48,6 @@ class Trainer(TrainingLoop):
         """See `TrainingLoop.prepare`."""
         self._signs: set[str] = set()  # of a collapse, in the last validation
         self._warned: set[str] = set()
-        self.loss_dtype, note = choose_loss_dtype(self.config.training.loss_dtype, self.accelerator)
         self.data = prepare_data(self.config, checkpoint, quiet=self.quiet)
         self.tokenizer, self.texts = self.data.tokenizer, self.data.texts
         initial = InitialModel(self.config.training.initial_model)
@@ -56,13 +55,20 @@ class Trainer(TrainingLoop):
         self.notes += [*notes, *self.data.notes]
         if self.config.data.mode == "continuous":
             kind = kind_of(model.config)
-            if kind is not None and not kind.continuous:
-                raise InputError(f"data.mode must be 'sentences' with model_type={kind.name!r}; got 'continuous'")
+            if kind is None or not kind.continuous:
+                name = model.config.model_type
+                raise InputError(f"data.mode must be 'sentences' with model_type={name!r}; got 'continuous'")
             if self.accelerator.distributed_type == DistributedType.FSDP:
                 raise InputError("data.mode=continuous needs the whole model on each process; FSDP shards it")
             self.carried = CarriedState(model, self.config.training.batch_size)
-        self.notes.append(note)
-        if self.config.training.softmax_samples and "softmax_samples" not in signature(model.forward).parameters:
+        takes, wanted = signature(model.forward).parameters, self.config.training.loss_dtype
+        self.loss_dtype, note = None, ""
+        if "loss_dtype" in takes:
+            self.loss_dtype, note = choose_loss_dtype(wanted, self.accelerator)
+        elif wanted == "bfloat16":
+            raise InputError(f"training.loss_dtype is not for {type(model).__name__}, which computes the loss itself")
+        self.notes += [note] if note else []
+        if self.config.training.softmax_samples and "softmax_samples" not in takes:
             raise InputError(
                 f"training.softmax_samples is not for {type(model).__name__}, whose forward method has no such argument"
             )
@@ -80,7 +86,8 @@ class Trainer(TrainingLoop):
         targets = tokens - len(sequences)
         read = targets if isinstance(batch, Segments) else tokens
         padded = inputs["input_ids"].numel() if tokens else 0
-        inputs["loss_dtype"] = self.loss_dtype
+        if self.loss_dtype is not None:
+            inputs["loss_dtype"] = self.loss_dtype
         if self.config.training.softmax_samples:
             inputs["softmax_samples"] = self.config.training.softmax_samples
         return Collated(inputs, targets, read, padded)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..core.checks import build
+from ..core.checks import build, checks_of
 from ..core.errors import InputError
 from ..core.messages import first_line, shortened, unknown_name
 from ..hub.loading import load_pretrained
+from ..models.kinds import kind_of
 
 Model = TypeVar("Model", bound=PreTrainedModel)
+_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
 def make_config(kind: type[PreTrainedModel], fields: Mapping[str, Any]) -> Any:
@@ -27,10 +30,39 @@ def make_config(kind: type[PreTrainedModel], fields: Mapping[str, Any]) -> Any:
         InputError: for a key or value that the configuration rejects.
     """
     config_class: Any = kind.config_class
+    values = {name: value for name, value in fields.items() if name != "model_type"}
+    known = checks_of(config_class)
+    # Some of transformers' models know no padding.
+    tokens = {name: values.pop(name) for name in _TOKENS if name in values and name not in known}
     try:
-        return build(config_class, {name: value for name, value in fields.items() if name != "model_type"})
+        config = build(config_class, values)
     except InputError as error:
         raise InputError(f"model: {error}") from error
+    for name, token in tokens.items():
+        setattr(config, name, token)
+    return config
+
+
+def check_causal(model: PreTrainedModel) -> None:
+    """Check that the predictions of one of transformers' language models do not depend on later tokens.
+
+    Raises:
+        InputError: if they do, as those of BERT without `is_decoder`.
+    """
+    if kind_of(model.config) is not None:
+        return
+    tokens = torch.arange(4).remainder(model.config.vocab_size).unsqueeze(0)
+    other = torch.cat((tokens[:, :2], (tokens[:, 2:] + 1) % model.config.vocab_size), dim=1)
+    training = model.training
+    with torch.no_grad():
+        first, second = (model.eval()(ids, use_cache=False).logits for ids in (tokens, other))
+    model.train(training)
+    changes = (first - second).abs().amax((0, 2))
+    if changes[:2].max() > 1e-6 * changes[2:].max():  # more than rounding
+        note = "; model.is_decoder=true may make it one" if hasattr(model.config, "is_decoder") else ""
+        raise InputError(
+            f"model.model_type {model.config.model_type!r} is no causal language model: it sees later tokens{note}"
+        )
 
 
 def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
@@ -50,7 +82,7 @@ def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
         raise InputError(f"model.architectures must be [{kind.__name__}], which is trained here; got {kinds}")
     try:
         return kind(config)
-    except (ValueError, RuntimeError, OverflowError, TypeError) as error:
+    except (ValueError, RuntimeError, ArithmeticError, TypeError) as error:
         raise InputError(f"model: {shortened(first_line(error), 300)}") from error
 
 
@@ -109,10 +141,11 @@ class InitialModel:
             The model, and the lines of `give`.
 
         Raises:
-            InputError: as `new_model` and `give`.
+            InputError: as `new_model`, `check_causal` and `give`.
         """
         vocabulary = {"vocab_size": self.vocab_size(tokenizer), "pad_token_id": tokenizer.pad_token_id}
         model = new_model(kind, {**fields, **vocabulary, **from_data})
+        check_causal(model)
         return model, self.give(model, tokenizer)
 
     def give(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:

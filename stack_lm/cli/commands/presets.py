@@ -131,10 +131,11 @@ def count_parameters(config: dict[str, Any]) -> int:
     """The number of parameters of a preset's model with the data's sizes; the model is built without allocation."""
     import torch
 
-    import stack_lm
+    from ...models.kinds import TEXT, TREES, class_named
+    from ...tasks.kinds import KINDS
 
     (architecture,) = config["model"]["architectures"]
-    model_class = getattr(stack_lm, architecture)
+    model_class: Any = class_named(architecture, TEXT, TREES, *KINDS)
     model_config = model_class.config_class(**config["model"] | config["preset"]["sizes"])
     with torch.device("meta"):
         model = model_class(model_config)

@@ -23,7 +23,7 @@ from ...memory import NondeterministicStack, Value
 from ...memory.controls import Noise
 from ...memory.emission import Fixed
 from ...memory.viterbi import best_runs
-from ...models.kinds import classes_for
+from ...models.kinds import class_named
 from ...nn import (
     actions_by_layer,
     draw_noise,
@@ -74,9 +74,10 @@ def load_task_model(directory: str | Path) -> TaskModel:
         about = json.loads((path / TASK_FILE).read_text(encoding="utf-8"))
         name, options = about["task"], about["options"]
         (architecture,) = json.loads((path / "config.json").read_text(encoding="utf-8"))["architectures"]
-        model = classes_for(*KINDS)[architecture].from_pretrained(path).eval()
+        model: Any = class_named(architecture, *KINDS)
+        model = model.from_pretrained(path).eval()
         ids = json.loads((path / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise InputError(f"{path} has no model that can be loaded: {error}") from error
     try:
         task = make_task(name, **options)

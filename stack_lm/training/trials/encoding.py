@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ...core.errors import InputError
 from ...models.cache import MemoryGenerationMixin
-from ...models.kinds import choose_class, classes_for, kind_of
+from ...models.kinds import choose_class, class_named, classes_for, kind_of
 from ...tasks import Example, Task
 from ...tasks.formats import padded
 from ...tasks.kinds import BEGIN, KINDS, NULL, PAD, NextSymbol
@@ -85,6 +85,7 @@ class Encoding:
         symbols, answers: those of the kind.
         fields: the fields of the model's configuration, which follow from these.
         padding: the token id after the end of a string.
+        library: whether the model is a causal language model of transformers, whose first logits are the answers.
 
     Raises:
         InputError: if the task does not fit the model.
@@ -92,7 +93,8 @@ class Encoding:
 
     def __init__(self, task: Task, architecture: str, *, one_boundary: bool = False) -> None:
         fitting = classes_for(task.kind)
-        if architecture not in fitting:
+        model_class = class_named(architecture, task.kind)
+        if model_class is None:
             raise InputError(
                 f"a {architecture} does not fit the task {task.name!r}: a {task.kind} task needs a "
                 f"{' or '.join(fitting)}; `stack-lm presets` lists them"
@@ -104,14 +106,19 @@ class Encoding:
         self.symbols, self.answers = self.kind.symbols, self.kind.answers
         self._null = self.symbols.index(NULL) if NULL in self.symbols else None
         self.fields = {"vocab_size": len(self.symbols)}
+        self.library = architecture not in fitting
+        if self.library:  # not the numbers of a text's tokens
+            self.fields |= {"bos_token_id": None, "eos_token_id": None}
         if one_boundary:
             self.fields["bos_token_id"] = self.fields["eos_token_id"] = self.symbols.index(BEGIN)
         self.padding = self._null or 0
         if task.kind == "classification":  # its model asks the padding where a string ends
             self.padding = self.fields["pad_token_id"] = self.symbols.index(PAD)
-        if self.buffered:
+        if self.library:
+            self.fields["vocab_size"] = max(len(self.symbols), len(self.answers))
+        elif self.buffered:
             self.fields["target_vocab_size"] = len(self.answers)
-        elif not issubclass(fitting[architecture], MemoryGenerationMixin):
+        elif not issubclass(model_class, MemoryGenerationMixin):
             self.fields["num_labels"] = len(self.answers)
 
     def encode(self, examples: Sequence[Example], *, continuations: bool = False) -> Encoded:

@@ -162,6 +162,8 @@ def can_join(trial: Trial) -> bool:
     result would depend on the others. Also false if the compiled scan cannot run them, or torch would run a part of
     them one by one, as self-attention.
     """
+    if trial.encoding.library:
+        return False
     config, drawn = trial.model.config, draw_noise(trial.model, (1, 1))
     dropouts = {name for name in checks_of(type(config)) if name.endswith("dropout") and getattr(config, name)}
     if any(name.endswith(".dropout") for name in drawn):

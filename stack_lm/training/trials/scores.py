@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...core.errors import InputError
 from ...tasks.scores import Answers, summarize
 from .encoding import Encoded, Encoding
 
@@ -78,6 +79,16 @@ def run(model: Any, inputs: Tensor, outputs: int, encoding: Encoding) -> Tensor:
     if encoding.buffered:
         logits: Tensor = model(inputs, target_length=outputs).logits
         return logits
+    if encoding.library:
+        try:
+            logits = model(inputs, use_cache=False).logits[..., : len(encoding.answers)]
+        except IndexError as error:  # of learned positions
+            most = getattr(model.config, "max_position_embeddings", "fewer")
+            raise InputError(f"the model reads {most} symbols at most; a string has {inputs.shape[1]}") from error
+        if encoding.task.kind != "classification":
+            return logits
+        last = (inputs != encoding.padding).sum(1) - 1
+        return logits[torch.arange(len(last), device=last.device), last].unsqueeze(1)
     if encoding.task.kind == "classification":
         label: Tensor = model(inputs, use_cache=False).logits
         return label.unsqueeze(1)
@@ -87,7 +98,8 @@ def run(model: Any, inputs: Tensor, outputs: int, encoding: Encoding) -> Tensor:
 def _right(model: Any, logits: Tensor, rows: Encoded) -> Tensor:
     """The mask of right outputs, [B, T]."""
     if rows.labels.dim() == 3:
-        right = (model.predict(logits) == rows.labels).all(-1)
+        predict = getattr(model, "predict", lambda logits: torch.sigmoid(logits) >= 0.5)
+        right = (predict(logits) == rows.labels).all(-1)
     else:
         right = logits.argmax(-1) == rows.labels
     # A network whose weights have become NaN gets nothing right.

@@ -20,14 +20,14 @@ from torch import Tensor
 from ...core.errors import InputError
 from ...core.messages import first_line
 from ...memory.controls import Noise
-from ...models.kinds import choose_class, classes_for
+from ...models.kinds import choose_class, class_named
 from ...nn import draw_noise
 from ...tasks import Example, make_task
 from ...tasks.kinds import KINDS, PAD
 from ...tasks.scores import overall
 from ...tasks.stream import Stream
 from ...text.tokenization import symbol_tokenizer
-from ..new_model import make_config, take_weights
+from ..new_model import check_causal, new_model, take_weights
 from ..stopping import EarlyStopping
 from ..temperature import make_temperature_schedule
 from .auxiliary import HEADS, add_heads
@@ -79,6 +79,8 @@ class Trial:
                 "set training.loss_reduction=mean, or strings"
             )
         self.reduction = f"step_{task.step_reduction}" if reduction == "steps" else reduction
+        if self.encoding.library:
+            check_causal(make_model(config, self.encoding))
         torch.manual_seed(config.seed)
         with torch.device(device) if device == "meta" else nullcontext():
             self.model = make_model(config, self.encoding)
@@ -286,8 +288,9 @@ def make_model(config: TaskConfig, encoding: Encoding) -> Any:
     Raises:
         InputError: for a key or value that its configuration rejects.
     """
-    model_class = classes_for(*KINDS)[encoding.architecture]
-    model: Any = model_class(make_config(model_class, config.model | encoding.fields))
+    model_class = class_named(encoding.architecture, *KINDS)
+    assert model_class is not None, "the encoding has checked it"
+    model: Any = new_model(model_class, config.model | encoding.fields)
     return model.to(getattr(torch, config.training.dtype))
 
 
