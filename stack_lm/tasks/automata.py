@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from math import fsum, inf, log
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..core.errors import InputError
 from .exact import ExactLanguage
 from .recognition import END, String, Symbols
 
-State = Hashable
+State = Any  # hashable
 Arcs = Mapping[State, Mapping[str, State]]
 
 
@@ -153,7 +153,7 @@ class Automaton(ExactLanguage):
         return edits
 
 
-def _reached(start: Collection[State], arcs: Mapping[State, Mapping[Hashable, State]]) -> set[State]:
+def _reached(start: Collection[State], arcs: Mapping[State, Mapping[Any, State]]) -> set[State]:
     reached, waiting = set(start), list(start)
     while waiting:
         new = set(arcs.get(waiting.pop(), {}).values()) - reached
@@ -162,9 +162,9 @@ def _reached(start: Collection[State], arcs: Mapping[State, Mapping[Hashable, St
     return reached
 
 
-def _reversed(arcs: Arcs) -> dict[State, dict[Hashable, State]]:
+def _reversed(arcs: Arcs) -> dict[State, dict[Any, State]]:
     """The states that lead to each state."""
-    back: dict[State, dict[Hashable, State]] = {}
+    back: dict[State, dict[Any, State]] = {}
     for state, row in arcs.items():
         for to in row.values():
             back.setdefault(to, {})[state] = state

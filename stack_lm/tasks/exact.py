@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import inf, log
 from typing import ClassVar, Literal
 
@@ -52,7 +52,7 @@ class Recogniser(MeasuredLanguage):
     """
 
     paper = ""
-    default_plan: ClassVar[Mapping[str, Split]] = {
+    default_plan: ClassVar[dict[str, Split]] = {
         "train": Split(10_000, 0, 40),
         "validation": Split(1_000, 0, 40),
         "test": Split(2_000, 0, 80),
@@ -92,7 +92,7 @@ _PLAN = {"train": Split(10_000, 1, 40), "validation": Split(1_000, 1, 40), "test
 class Modelled(BoundedLanguage):
     """Predict each next symbol of the strings of a language; see `Recogniser` for the arguments."""
 
-    default_plan: ClassVar[Mapping[str, Split]] = _PLAN
+    default_plan: ClassVar[dict[str, Split]] = _PLAN
 
     def __init__(self, language: ExactLanguage, *, splits: SplitChanges | None = None) -> None:
         self.language = language
@@ -121,7 +121,7 @@ class NextSymbolSets(Task):
     """At each step the symbols that may follow, `</s>` among them; see `Recogniser` for the arguments."""
 
     kind = "next_symbols"
-    default_plan: ClassVar[Mapping[str, Split]] = _PLAN
+    default_plan: ClassVar[dict[str, Split]] = _PLAN
 
     def __init__(self, language: ExactLanguage, *, splits: SplitChanges | None = None) -> None:
         self.language, self.vocabulary = language, (*language.symbols, END)
@@ -148,7 +148,11 @@ class NextSymbolSets(Task):
         return Example(tuple(ids[symbol] for symbol in symbols), tuple(target), (True,) * len(symbols))
 
 
-_VIEWS = {"classification": Recogniser, "language": Modelled, "next_symbols": NextSymbolSets}
+_VIEWS: dict[str, type[Recogniser] | type[Modelled] | type[NextSymbolSets]] = {
+    "classification": Recogniser,
+    "language": Modelled,
+    "next_symbols": NextSymbolSets,
+}
 
 
 def as_task(language: ExactLanguage, kind: View, splits: SplitChanges | None = None) -> Task:

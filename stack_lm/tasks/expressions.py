@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ..core.errors import InputError
 from .automata import Automaton, minimal
@@ -23,14 +23,14 @@ class _Node(NamedTuple):
     """An expression: the symbols of "one", or the parts of "then", "or" and "many"; "or" without parts is empty."""
 
     kind: Literal["one", "then", "or", "many"]
-    parts: frozenset[str] | frozenset[_Node] | tuple[_Node, ...]
+    parts: Any  # frozenset[str], frozenset[_Node] or tuple[_Node, ...]
 
     @property
     def nullable(self) -> bool:
         """True if it matches the empty string."""
         if self.kind == "one":
             return False
-        inside = (part.nullable for part in self.parts)  # type: ignore[union-attr]
+        inside = (part.nullable for part in self.parts)
         return any(inside) if self.kind == "or" else self.kind == "many" or all(inside)
 
 
@@ -40,7 +40,7 @@ _NOTHING, _EMPTY = _Node("or", frozenset()), _Node("then", ())
 def _then(*parts: _Node) -> _Node:
     flat: list[_Node] = []
     for part in parts:
-        flat += part.parts if part.kind == "then" else [part]  # type: ignore[arg-type]
+        flat += part.parts if part.kind == "then" else [part]
     if _NOTHING in flat:
         return _NOTHING
     return flat[0] if len(flat) == 1 else _Node("then", tuple(flat))
@@ -49,7 +49,7 @@ def _then(*parts: _Node) -> _Node:
 def _either(*parts: _Node) -> _Node:
     flat: set[_Node] = set()
     for part in parts:
-        flat |= part.parts if part.kind == "or" else {part}  # type: ignore[arg-type]
+        flat |= part.parts if part.kind == "or" else {part}
     return flat.pop() if len(flat) == 1 else _Node("or", frozenset(flat))
 
 
@@ -59,14 +59,14 @@ def _derivative(node: _Node, symbol: str) -> _Node:
     if node.kind == "one":
         return _EMPTY if symbol in node.parts else _NOTHING
     if node.kind == "or":
-        return _either(*(_derivative(part, symbol) for part in node.parts))  # type: ignore[arg-type]
+        return _either(*(_derivative(part, symbol) for part in node.parts))
     if node.kind == "many":
         (inside,) = node.parts
-        return _then(_derivative(inside, symbol), node)  # type: ignore[arg-type]
+        return _then(_derivative(inside, symbol), node)
     ways = []
     for place, part in enumerate(node.parts):
-        ways.append(_then(_derivative(part, symbol), *node.parts[place + 1 :]))  # type: ignore[arg-type, index, misc]
-        if not part.nullable:  # type: ignore[union-attr]
+        ways.append(_then(_derivative(part, symbol), *node.parts[place + 1 :]))
+        if not part.nullable:
             break
     return _either(*ways)
 

@@ -73,9 +73,10 @@ def make_task(name: str, **options: Any) -> Task:
             options[option] = check_of(annotation)(option, value)
     fields = {option: options.pop(option) for option in _fields(factory) if option in options}
     if fields:
-        task = factory.__new__(factory)  # type: ignore[call-overload]
+        made: Any = factory
+        task: Task = made.__new__(made)
         vars(task).update(fields)  # which its constructor may need
-        task.__init__(**options)  # type: ignore[misc]
+        made.__init__(task, **options)
     else:
         task = factory(**options)
     task.name = name

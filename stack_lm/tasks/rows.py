@@ -61,8 +61,8 @@ class Reading:
         unit, rows = read_rows(file, None, fail, None)
         for number, fields in rows:
             where = f"{file}, {unit} {number}"
-            if isinstance(fields, str):
-                string, _, label = fields.partition("\t")
+            if not isinstance(fields, dict):
+                string, _, label = (fields if isinstance(fields, str) else " ".join(fields)).partition("\t")
                 if label in _MEMBERSHIP and self.kind in (None, "classification"):
                     roles = _COLUMNS["classification"]
                     records.append(TaskRow(where, tuple(string), (label,)))

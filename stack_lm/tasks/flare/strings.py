@@ -94,7 +94,7 @@ class UnmarkedReversal(_Unfolded):
 class _Marked(_Unfolded):
     """A word, #, and as many symbols again, determined by the word."""
 
-    symbols: ClassVar[String] = (*BITS, MARK)
+    symbols: String = (*BITS, MARK)
     smallest = 1
 
     def most(self, longest: int) -> int:
@@ -148,7 +148,7 @@ class BucketSort(_Marked):
     """A word, #, and its symbols in ascending order."""
 
     letters: ClassVar[String] = ("1", "2", "3", "4", "5")
-    symbols: ClassVar[String] = (*letters, MARK)
+    symbols: String = (*letters, MARK)
 
     def image(self, word: String) -> String:
         """The word, sorted."""
