@@ -61,6 +61,7 @@ if TYPE_CHECKING:  # aliases, by which type checkers know public names
     from .text.tokenization import train_word_tokenizer as train_word_tokenizer
     from .training.loss_parts import LossParts as LossParts
     from .training.temperature import TemperatureSchedule as TemperatureSchedule
+    from .training.trials.traces import traces as traces
 
 __version__ = "1.0.0rc1"
 """The version of the package."""
@@ -109,6 +110,7 @@ _HOMES = {
     "register_model": "models.kinds",
     "set_scan_backend": "nn.controlled",
     "surprisal": "scoring.surprisal",
+    "traces": "training.trials.traces",
     "train_subword_tokenizer": "text.tokenization",
     "train_word_tokenizer": "text.tokenization",
 }

@@ -39,6 +39,7 @@ GROUPS = {
     },
     "inspect": {
         "inspect": "show how a model uses its stack over one sentence, as an HTML page",
+        "trace": "write what a network does at each step of strings, as arrays",
         "strengths": "summarise a model's strengths by part of speech, and for verbs with and without an object",
         "interventions": "measure how perplexity and agreement change when the actions of a trained memory are "
         "replaced",

@@ -166,6 +166,11 @@ class Memory(ABC, Generic[State, Actions]):
             A state that acts as `new` where `active` and as `old` elsewhere.
         """
 
+    def contents(self, state: State) -> dict[str, Tensor]:
+        """What traces and figures show of a state, by name [B, N, ...]: N elements or cells; by default its tensors."""
+        fields = state._asdict()  # type: ignore[attr-defined]
+        return {name: part for name, part in fields.items() if isinstance(part, Tensor)}
+
     def reset(self, state: State, rows: Tensor) -> State:
         """A state in which some sequences' memories are empty again; the others are as they were.
 

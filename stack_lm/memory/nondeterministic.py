@@ -156,6 +156,10 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
             window=config.memory_window,
         )
 
+    def contents(self, state: NondeterministicState) -> dict[str, Tensor]:
+        """The log probabilities of state and top symbol; the other tables are about pairs of times."""
+        return {"top": state.top}
+
     def initial_state(
         self, batch_size: int, length: int | None = None, **where: Unpack[Where]
     ) -> NondeterministicState:

@@ -28,6 +28,19 @@ def memories(model: nn.Module) -> list[ControlledMemory]:
     return [layer for layer in recurrent_layers(model) if layer.memory.actions]
 
 
+def memory_states(layer: ControlledMemory, actions: Mapping[str, Any]) -> Iterator[Any]:
+    """The states of a layer's memory after each step, from the actions that it took from its start [B, T, ...].
+
+    A scan drops dead elements now and then; here each keeps its position.
+    """
+    memory, first = layer.memory, actions[layer.memory.actions[0].name]
+    state = layer.empty(first.shape[0]).memory
+    for step in range(first.shape[1]):
+        done = {field.name: actions[field.name][:, step] for field in memory.actions}
+        state, _ = memory.update(state, memory.action_type(**done))
+        yield state
+
+
 def draw_noise(model: nn.Module, shape: tuple[int, ...], generator: torch.Generator | None = None) -> Noise:
     """The noise of a network's layers, [*shape, ...] by the layer's number and a name: the action's or "dropout".
 

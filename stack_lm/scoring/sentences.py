@@ -23,6 +23,7 @@ from ..kernels.runs import tables_for
 from ..memory.viterbi import Tables, best_runs
 from ..models.cache import CACHE_NAME, MemoryCache
 from ..models.kinds import kind_of
+from ..nn import memory_states
 from ..nn.interventions import Intervention, intervene
 from .batches import Scored, Tail, common_prefix, first_logprobs, token_logprobs
 from .encoding import Encoding, SentenceEncoder, WordStrength, run_of_words, strengths_of_words
@@ -218,17 +219,8 @@ class ModelScorer(SequenceReader):
         return contents
 
     def _replay(self, ids: Sequence[int]) -> Iterator[Any]:
-        """The states of a memory after each token, from the actions that the model took.
-
-        A scan drops dead elements now and then; here each keeps its position.
-        """
-        actions = self._record(torch.tensor([ids], device=self.model.device))
-        layer = self.memories[self.layer]
-        memory, state = layer.memory, layer.empty(1).memory
-        for step in range(len(ids)):
-            step_actions = {field.name: actions[field.name][:, step] for field in memory.actions}
-            state, _ = memory.update(state, memory.action_type(**step_actions))
-            yield state
+        """The states of a memory after each token; see `memory_states`."""
+        return memory_states(self.memories[self.layer], self._record(torch.tensor([ids], device=self.model.device)))
 
     def _record(self, ids: Tensor) -> dict[str, Tensor]:
         """The memory over sequences [B, T]: all actions on it, its reading, and its exit if it has one, [B, T, ...]."""

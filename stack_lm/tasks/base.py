@@ -405,6 +405,15 @@ class Language(Task):
         return language_example(self, string)
 
 
+def unscored_example(task: Task, source: Sequence[int]) -> Example:
+    """A source whose targets are unknown: none is scored. A language has its next symbols."""
+    if task.kind == "language":
+        return language_example(task, source)
+    number = {"classification": 1, "transduction": 0, "delayed": 0}.get(task.kind, len(source))
+    nothing = frozenset[int]() if task.kind == "next_symbols" else 0
+    return Example(tuple(source), (nothing,) * number, (False,) * number)
+
+
 def language_example(task: Task, string: Sequence[int]) -> Example:
     """A string after `<s>`, and before `</s>`, the last two symbols of the task's vocabulary; all of it is scored.
 

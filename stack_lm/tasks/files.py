@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from ..core.checks import Count, Number, Probability
 from ..core.errors import InputError
-from .base import Example, Kind, Split, SplitChanges, Task, changed, check_changes, language_example
+from .base import Example, Kind, Split, SplitChanges, Task, changed, check_changes, language_example, unscored_example
 from .kinds import BEGIN, END, PAD, SEPARATOR
 from .rows import OwnKind, Reading, TaskRow, find_files, held_out, read, stamps, unread_tables, unseparated
 
@@ -258,9 +258,7 @@ class FileTask(Task):
             return example
         if self.own_kind == "transduction":
             raise InputError(f"{self} has no such string, and so no target for it")
-        number = 1 if self.own_kind == "classification" else len(string)
-        nothing = frozenset[int]() if self.own_kind == "next_symbols" else 0
-        return Example(source, (nothing,) * number, (False,) * number)
+        return unscored_example(self, source)
 
     def summary(self) -> str:
         """Describe the files in one line."""

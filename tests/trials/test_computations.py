@@ -370,13 +370,11 @@ def test_strings_that_cannot_be_scored(capsys, tmp_path, strings, content, model
     assert message in err
 
 
-def test_a_memory_from_outside_is_shown_without_its_contents(tmp_path, registers):
-    """Nobody knows where they are in its state: its actions and readings are shown."""
+def test_a_memory_from_outside_is_shown(tmp_path, registers):
     saved(tmp_path / "m", "test/per_step", memory="registers", memory_depth=3)
     found = load_task_model(tmp_path / "m")
     computation = compute(found, choose_example(found.task, "a b b a", None, 0))
-    assert {"write", "read", "decay_strength", "value", "reading"} <= set(computation.panels)
-    assert "memory" not in computation.panels
+    assert {"write", "read", "decay_strength", "value", "reading", "memory"} <= set(computation.panels)
 
 
 def test_a_plot_of_a_memory_from_outside_has_its_actions(capsys, tmp_path, registers):

@@ -28,6 +28,7 @@ from ...nn import (
     actions_by_layer,
     draw_noise,
     memories,
+    memory_states,
     operation_labels,
     recurrent_layers,
     strengths_of,
@@ -37,6 +38,7 @@ from ...nn.controlled import ControlledMemory
 from ...nn.interventions import Intervention, intervene
 from ...scoring.encoding import run_of_words
 from ...tasks import Example, Task, make_task
+from ...tasks.base import unscored_example
 from ...tasks.kinds import KINDS
 from .config import TASK_FILE, check_task_models
 from .encoding import Encoded, Encoding
@@ -102,6 +104,14 @@ def _check_symbols(path: Path, task: Task, what: str, trained: Sequence[str], no
         )
 
 
+def given_example(task: Task, text: str) -> Example:
+    """The example of a string's symbols, separated by spaces; without targets if the task cannot compute them."""
+    string = task.read(text)
+    if type(task).example is Task.example:
+        return unscored_example(task, string)
+    return task.fill(task.example(string), task.window(len(string)))
+
+
 def choose_example(task: Task, text: str | None, length: int | None, seed: int) -> Example:
     """An example of a task, given as a string or drawn at random.
 
@@ -115,8 +125,7 @@ def choose_example(task: Task, text: str | None, length: int | None, seed: int) 
         InputError: if the string is empty or not in the task's language, or the task has none of that length.
     """
     if text is not None:
-        string = task.read(text)
-        example = task.fill(task.example(string), task.window(len(string)))
+        example = given_example(task, text)
         if not example.source:
             raise InputError(f"a figure of {task} needs a string of at least one symbol")
         return example
@@ -267,26 +276,25 @@ def _vectors(name: str, vectors: np.ndarray) -> Panel:
 def _contents_panel(layer: ControlledMemory, recorded: Mapping[str, Tensor]) -> Panel | None:
     """The strengths of all elements, from the bottom, or the first numbers of all cells, from the top.
 
-    None for a memory from outside the package that has neither.
+    Of a memory from outside the package, the first numbers of what `Memory.contents` names first; None for nothing.
     """
-    memory, state, held = layer.memory, layer.initial_state(1).memory, []
-    for step in range(len(recorded["reading"])):
-        actions = {field.name: recorded[field.name][step : step + 1] for field in memory.actions}
-        state, _ = memory.update(state, memory.action_type(**actions))
-        if hasattr(state, "strengths"):
-            held.append(state.strengths[0].double().numpy())
-        elif hasattr(state, "cells"):
-            cells = state.cells[0]  # [N, D] of a tape, [S, N, D + 1] of stacks
-            held.append((cells[:, 0] if cells.dim() == 2 else cells[0, :, 0]).double().numpy())
-        else:
+    name, held = "", []
+    for state in memory_states(layer, {key: values[None] for key, values in recorded.items()}):
+        contents = layer.memory.contents(state)
+        name = next((known for known in ("strengths", "cells") if known in contents), next(iter(contents), ""))
+        if not name:
             return None
+        part = contents[name][0]  # [N], [N, D], or [S, N, D + 1] of several stacks
+        part = part[0] if part.dim() == 3 else part
+        held.append((part if part.dim() == 1 else part[:, 0]).double().numpy())
     # Elements and cells that were never used are left out, except one.
     used = max([1, *(int(np.flatnonzero(np.abs(part) > 0.005).max(initial=-1)) + 1 for part in held)])
     numbers = np.full((used, len(held)), np.nan)
     for step, part in enumerate(held):
         numbers[: len(part), step] = part[:used]
-    if hasattr(state, "strengths"):
+    if name == "strengths":
         labels = [str(step) for step in range(1, used + 1)]
         return Panel("strength of each element, by the step that pushed it (elements)", labels, numbers)
     limits = None if np.nanmin(numbers) < 0 or np.nanmax(numbers) > 1 else (0.0, 1.0)
-    return Panel("first number of each cell, from the top", [str(cell) for cell in range(used)], numbers, limits)
+    title = "first number of each cell, from the top" if name == "cells" else f"{name}: first number of each"
+    return Panel(title, [str(cell) for cell in range(used)], numbers, limits)
