@@ -1,5 +1,6 @@
 """Computations of models of tasks, and figures of their trials."""
 
+import csv
 import json
 import re
 import struct
@@ -348,9 +349,16 @@ def test_models_are_scored_on_the_strings_of_a_file(capsys, tmp_path, strings):
     assert [model["accuracy"] for model in told["models"]] == pytest.approx([2 / 6, 4 / 6, 0])
     numbers = {name: told[name]["accuracy"] for name in ("minimum", "median", "maximum")}
     assert numbers == pytest.approx({"minimum": 0, "median": 2 / 6, "maximum": 4 / 6})
-    status, out, _ = run(capsys, "tasks", "score", strings, *places)
+    status, out, _ = run(capsys, "tasks", "score", strings, *places, "--output", tmp_path / "answers.csv")
     assert status == 0
     assert re.search(r"median +\S? *0.3333", out)
+    with open(tmp_path / "answers.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        answer = {"a": "a", "b": "b", "#": "#"}[row["model"].rpartition("/")[2]]
+        assert row["target"].split() == row["string"].split()[1:]  # the first answer is not scored
+        assert row["answer"].split() == [answer] * len(row["target"].split())
+        assert int(row["right"]) == (row["answer"] == row["target"])
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from io import StringIO
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from ...core.atomic import atomic_file
 from ...core.config_files import parse_overrides
 from ...core.console import add_command
 from ...core.errors import InputError
@@ -19,6 +20,7 @@ from ...tasks.checks import check_own
 from ...tasks.files import split_set
 from ...tasks.scores import overall
 from ...text.plain import read_text
+from ..files import check_ending, check_outputs
 from ..options import option, shared
 from ..printing import PrintedTable
 from ..recipe import split_arguments
@@ -58,6 +60,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     overrides = "options of the task, such as symbols=16; the options.* of `stack-lm train task`"
     option(show, "[KEY=VALUE ...]", overrides, dest="overrides")
     option(check, "[FILE|KEY=VALUE ...]", f"{file}; and {overrides}", dest="overrides")
+    written = "also write the answers: a row for each model and string, as .csv or .tsv"
+    shared(score, "--output", output=written)
     option(score, "MODEL ...", "directories of models of one task that `stack-lm train task` saved")
 
 
@@ -138,8 +142,10 @@ def score_file(options: argparse.Namespace) -> Report:
 
     check_task_models(*options.models)
     from ...training.trials.computation import load_task_model
-    from ...training.trials.scores import score
+    from ...training.trials.scores import predictions, score
 
+    check_ending("--output", options.output, (".csv", ".tsv"))
+    check_outputs({"--output": options.output}, [options.file, *options.models])
     sources = {name: load_task_model(name) for name in options.models}
     (first, source), *others = sources.items()
     for name, other in others:
@@ -149,8 +155,13 @@ def score_file(options: argparse.Namespace) -> Report:
             raise InputError(f"the models must have one vocabulary; that of {name} is not that of {first}")
     examples = _read_examples(source.task, options.file)
     scores: dict[str, dict[str, float]] = {}
-    for name, (model, _, encoding) in sources.items():
-        scores[name] = overall(score(model, encoding, encoding.encode(examples)))
+    answers: list[list[Any]] = [["model", "string", "target", "answer", "right"]]
+    for name, (model, task, encoding) in sources.items():
+        encoded = encoding.encode(examples)
+        scores[name] = overall(score(model, encoding, encoded))
+        if options.output:
+            pairs = zip(examples, predictions(model, encoding, encoded), strict=True)
+            answers += [[name, task.write(e.source), wanted, got, int(wanted == got)] for e, (wanted, got) in pairs]
     measures = list(scores[first])
     summary = {
         statistic: {measure: function([of[measure] for of in scores.values()]) for measure in measures}
@@ -161,7 +172,11 @@ def score_file(options: argparse.Namespace) -> Report:
     lines = scores | (summary if len(scores) > 1 else {})
     rows = [[name, *(f"{of[measure]:.4f}" for measure in measures)] for name, of in lines.items()]
     title = f"{source.task}: {len(examples):,} strings of {options.file}"
-    return Report(record, [PrintedTable(title, ["model", *measures], rows)])
+    if options.output:
+        with atomic_file(options.output) as path, open(path, "w", encoding="utf-8", newline="") as file:
+            csv.writer(file, delimiter="\t" if options.output.endswith(".tsv") else ",").writerows(answers)
+    written = [options.output] * bool(options.output)
+    return Report(record | {"written": written}, [PrintedTable(title, ["model", *measures], rows)], written)
 
 
 def _vocabularies(task: Task) -> tuple[Any, ...]:

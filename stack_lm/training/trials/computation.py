@@ -290,8 +290,8 @@ def _contents_panel(layer: ControlledMemory, recorded: Mapping[str, Tensor]) -> 
     # Elements and cells that were never used are left out, except one.
     used = max([1, *(int(np.flatnonzero(np.abs(part) > 0.005).max(initial=-1)) + 1 for part in held)])
     numbers = np.full((used, len(held)), np.nan)
-    for step, part in enumerate(held):
-        numbers[: len(part), step] = part[:used]
+    for step, column in enumerate(held):
+        numbers[: len(column), step] = column[:used]
     if name == "strengths":
         labels = [str(step) for step in range(1, used + 1)]
         return Panel("strength of each element, by the step that pushed it (elements)", labels, numbers)

@@ -62,6 +62,29 @@ def score(model: Any, encoding: Encoding, examples: Encoded, seed: int = 0) -> d
     return summary
 
 
+@torch.no_grad()
+def predictions(model: Any, encoding: Encoding, examples: Encoded) -> list[tuple[str, str]]:
+    """The scored targets of each example, and the model's answers to them; a set of symbols is written `a/b`.
+
+    Args:
+        model, encoding, examples: as of `score`; the model is in evaluation mode.
+    """
+
+    def spelled(labels: Tensor, scored: Tensor) -> str:
+        chosen = labels[scored].tolist()
+        sets = ([k for k, on in enumerate(row) if on] if isinstance(row, list) else [row] for row in chosen)
+        return " ".join("/".join(encoding.answers[k] for k in row) for row in sets)
+
+    found = []
+    for part in torch.arange(len(examples.steps)).split(max(1, _BATCH // int(examples.steps.max()))):
+        rows = examples.rows(part, trim=not encoding.buffered)
+        logits = run(model, rows.inputs.to(model.device), rows.labels.shape[1], encoding).cpu()
+        outputs = model.predict(logits) if rows.labels.dim() == 3 else logits.argmax(-1)
+        pairs = zip(rows.labels, outputs, rows.scored, strict=True)
+        found += [(spelled(labels, scored), spelled(answers, scored)) for labels, answers, scored in pairs]
+    return found
+
+
 def _answers_all(examples: Encoded) -> bool:
     """Return True if all answers are scored, but for that to the first symbol."""
     return bool((examples.scored[:, 1:].sum(1) == examples.steps - 1).all())

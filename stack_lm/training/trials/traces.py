@@ -172,7 +172,7 @@ def _run(model: Any, ids: Tensor) -> dict[str, Tensor]:
     for i, (layer, actions) in enumerate(
         zip(layers, actions_by_layer(getattr(outputs, "actions", None)), strict=False)
     ):
-        trace |= {f"memory.{i}.{name}": part for name, part in (actions | _contents(layer, actions)).items()}
+        trace |= {f"memory.{i}.{name}": part for name, part in {**actions, **_contents(layer, actions)}.items()}
     return trace
 
 
@@ -194,5 +194,6 @@ def _stacked(parts: Sequence[Tensor]) -> Tensor:
     largest = [max(sizes) for sizes in zip(*(part.shape for part in parts), strict=True)]
     stacked = parts[0].new_zeros(largest[0], len(parts), *largest[1:])
     for step, part in enumerate(parts):
-        stacked[(slice(None), step, *(slice(size) for size in part.shape[1:]))] = part
+        place: tuple[Any, ...] = (slice(None), step, *(slice(size) for size in part.shape[1:]))
+        stacked[place] = part
     return stacked
