@@ -17,6 +17,7 @@ from torch.func import functional_call, vmap
 from ..core.errors import InputError
 from ..core.labels import IGNORED
 from ..nn import recurrent_layers
+from ..nn.controlled import ControlledMemory
 
 Inputs = Mapping[str, Tensor]
 PADDING: Mapping[str, int] = {"labels": IGNORED}  # of other inputs it is 0
@@ -29,7 +30,7 @@ def loss_of(model: Any, inputs: Inputs) -> Tensor:
 
 
 def check_scan(model: nn.Module) -> None:
-    """Check that the compiled scan can run several models like this one at once.
+    """Check that several models like this one can run at once: in the compiled scan, or with an own memory in torch.
 
     Args:
         model: on the CPU, or without numbers ("meta").
@@ -41,8 +42,23 @@ def check_scan(model: nn.Module) -> None:
         reference = layer.reference_tensor
         inputs = torch.empty(0, dtype=reference.dtype) if reference.is_meta else reference
         chosen = layer.choose_backend(inputs, several_models=True)
-        if chosen.name != "numba":
+        if chosen.name != "numba" and not _has_own_memory(layer):
             raise InputError(f"models are trained together in the compiled scan only; {chosen.reason}")
+
+
+def _has_own_memory(layer: ControlledMemory) -> bool:
+    """True for a memory from outside the package whose steps torch can run for several models at once."""
+    memory = layer.memory
+    actions = {field.name: torch.zeros(2, 1, *field.shape) for field in memory.actions}
+
+    def step(actions: dict[str, Tensor]) -> Tensor:
+        reading: Tensor = memory.update(memory.initial_state(1), memory.action_type(**actions))[1]
+        return reading
+
+    try:
+        return not type(memory).__module__.startswith("stack_lm.") and vmap(step)(actions) is not None
+    except RuntimeError:  # of a step that looks at numbers
+        return False
 
 
 class Together:
@@ -55,12 +71,12 @@ class Together:
     between the controller's layers.
 
     Args:
-        models: models on the CPU, of one class and configuration, with scans that the compiled backend can run.
+        models: models on the CPU, of one class and configuration, with scans that can run at once (see `check_scan`).
             Language models are not supported, because their loss over a large vocabulary cannot run for several.
         loss: function from a model and its inputs to a number.
 
     Raises:
-        InputError: if they differ, or the compiled scan cannot run them.
+        InputError: if they differ, or their scans cannot run at once.
 
     Example:
         >>> together = Together([StackRNNForKHotPrediction(config) for _ in range(10)])

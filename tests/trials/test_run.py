@@ -248,6 +248,15 @@ def test_what_a_preset_has_for_its_papers_tasks_is_left_out_for_others(capsys, t
             Experiment(table, overrides=given, output_dir="runs", seeds=1)
 
 
+def test_a_slow_memory_is_named(registers):
+    table = single_row("suzgun2019/lstm", "suzgun2019/dyck2", ["accuracy.median"])
+    model = {"memory": "registers", "memory_size": 2, "memory_depth": 3}
+    notes = Experiment(table, overrides={"model": model}, output_dir="runs", seeds=1).notes
+    (note,) = (note for note in notes if "step by step" in note)
+    assert "memory='registers' has no compiled block, so it runs step by step in torch" in note
+    assert Experiment(table, output_dir="runs", seeds=1).notes == []
+
+
 def test_another_controller_than_a_presets():
     table = single_row("deletang2023/lstm", "deletang2023/parity_check", ["accuracy.median"])
     planned = Experiment(table, overrides={"model": {"controller": "gru"}}, output_dir="runs", seeds=1).planned

@@ -268,6 +268,29 @@ def test_each_trial_has_dropout_of_its_own(memory, training):
         assert trained(plain)["history"][0]["loss"] != pytest.approx(other.history[0]["loss"], rel=1e-5)
 
 
+def with_registers(seed=0):
+    values = config_values("test/per_step")
+    values["model"] |= {"memory": "registers", "memory_depth": 3}
+    return Trial(dataclasses.replace(build(TaskConfig, values), seed=seed))
+
+
+def test_own_memories_are_trained_at_once_too(registers):
+    together, alone = ([with_registers(seed) for seed in range(3)] for _ in range(2))
+    assert can_join(together[0])
+    for one, other in zip(train(together), map(trained, alone), strict=True):
+        assert one["together"] == 3
+        assert [r["loss"] for r in one["history"]] == pytest.approx([r["loss"] for r in other["history"]], rel=1e-4)
+
+
+def test_a_memory_that_looks_at_numbers_is_trained_alone(registers, monkeypatch):
+    memory = type(with_registers().model.model.cell.memory)
+    update = memory.update
+    monkeypatch.setattr(
+        memory, "update", lambda self, state, actions: update(self, state, actions) if actions.read.sum() >= 0 else None
+    )
+    assert not can_join(with_registers())
+
+
 ATTENTION = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2, "dropout": 0, "attention_dropout": 0}
 ATTENTION |= {"architectures": ["StackTransformerForCausalLM"], "layers": ["attention", "stack"]}
 

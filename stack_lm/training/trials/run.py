@@ -138,6 +138,7 @@ class Experiment:
                 if isinstance(task, FileTask):
                     self.notes.append(f"{task.summary()}; trains a {trial.encoding.architecture}")
                 check_own(task, config.seed)
+                self.notes += _about_slow_memories(trial.model)
                 if not can_join(trial):
                     self._alone.add(i)
             except InputError as error:
@@ -261,6 +262,18 @@ class Experiment:
                 report(i, 1)
                 for pair in pairs:
                     self._note(_describe(*pair))
+
+
+def _about_slow_memories(model: Any) -> list[str]:
+    """A note for a memory from outside the package, whose steps run one by one in torch."""
+    from ...nn import memories
+
+    return [
+        f"memory={layer.memory.name!r} has no compiled block, so it runs step by step in torch; larger batches and "
+        "more --together cost hardly more time (docs/own_memory.md#speed)"
+        for layer in memories(model)
+        if not type(layer.memory).__module__.startswith("stack_lm.")
+    ]
 
 
 def _check_measures(measures: Sequence[str], task: Task) -> None:

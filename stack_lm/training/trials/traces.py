@@ -1,4 +1,4 @@
-"""What a network computes at each step of strings, as arrays: for probes and figures of your own."""
+"""The computation of a network at each step of strings, as arrays: for probes and figures of your own."""
 
 from __future__ import annotations
 
