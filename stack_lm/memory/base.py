@@ -167,7 +167,7 @@ class Memory(ABC, Generic[State, Actions]):
         """
 
     def contents(self, state: State) -> dict[str, Tensor]:
-        """The parts of a state that traces and figures show, by name [B, N, ...] with N elements; by default its tensors."""
+        """The parts of a state that traces and figures show, by name [B, N, ...]; by default its tensors."""
         fields = state._asdict()  # type: ignore[attr-defined]
         return {name: part for name, part in fields.items() if isinstance(part, Tensor)}
 
