@@ -7,6 +7,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from stack_lm import StackRNNConfig, StackRNNForCausalLM
+from stack_lm.cli.main import main as stack_lm
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
@@ -107,3 +112,17 @@ def test_a_formal_language_in_three_networks_runs(tmp_path):
     assert all(score == 100 for score in rows["linear with a stack"])
     assert all(score < 60 for score in rows["linear"])
     assert all(50 < score < 90 for score in rows["LSTM"][3:])
+
+
+def test_the_shortcut_control_begins_as_the_plain_model(tmp_path):
+    assert stack_lm(["presets", "--import", str(EXAMPLES / "shortcut_control.py")]) == 0
+    sizes = {"vocab_size": 20, "embedding_size": 4, "hidden_size": 6, "memory": "none", "controller": "lstm"}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model("shortcut_rnn", **sizes)).eval()
+    plain = StackRNNForCausalLM(StackRNNConfig(**sizes)).eval()
+    plain.load_state_dict({name: model.state_dict()[name] for name in plain.state_dict()})
+    ids = torch.arange(12).view(2, 6)
+    assert torch.equal(model(ids).logits, plain(ids).logits)
+    torch.nn.init.ones_(model.model.shortcut_out.weight)
+    assert not torch.equal(model(ids).logits, plain(ids).logits)
+    model.save_pretrained(tmp_path)
+    torch.testing.assert_close(AutoModelForCausalLM.from_pretrained(tmp_path)(ids).logits, model(ids).logits)
