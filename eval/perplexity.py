@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -39,6 +39,8 @@ class Perplexity:
         n_sentences: number of sentences in the text.
         n_unknown: words outside the vocabulary, among all words.
         n_all_words: all words.
+        intervals: of `perplexity`, `word_perplexity`, `bits_per_byte` and `inner_perplexity`, at 95%, for other
+            sentences (a ratio of means, by the normal distribution); NaN for one sentence.
     """
 
     perplexity: float
@@ -57,6 +59,7 @@ class Perplexity:
     n_sentences: int
     n_unknown: int
     n_all_words: int
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +106,26 @@ class SentenceLosses:
             n_sentences=len(self.nats),
             n_unknown=self.n_unknown,
             n_all_words=self.n_all_words,
+            intervals=self._intervals(),
         )
+
+    def _intervals(self) -> dict[str, tuple[float, float]]:
+        pairs = {
+            "perplexity": (self.nats, self.n_tokens),
+            "word_perplexity": (self.nats, self.n_words),
+            "bits_per_byte": (self.nats / math.log(2), self.n_bytes),
+            "inner_perplexity": (self.inner_nats, self.n_inner_tokens),
+        }
+        intervals = {}
+        for name, (losses, sizes) in pairs.items():
+            n, total = len(losses), float(sizes.sum())
+            low = high = math.nan
+            if n > 1 and total:
+                mean = float(losses.sum()) / total
+                margin = 1.959964 * math.sqrt(n / (n - 1) * float(((losses - mean * sizes) ** 2).sum())) / total
+                low, high = mean - margin, mean + margin
+            intervals[name] = (low, high) if name == "bits_per_byte" else (_exp(low), _exp(high))
+        return intervals
 
 
 def evaluate_perplexity(traces: Iterable[Trace]) -> Perplexity:
@@ -239,4 +261,4 @@ def _bytes(words: Sequence[str], scored: np.ndarray) -> int:
 
 
 def _exp(nats: float) -> float:
-    return math.exp(nats) if nats < 700 else math.inf
+    return math.inf if nats >= 700 else math.exp(nats)

@@ -110,6 +110,34 @@ def read_card(path: Path) -> ModelCardData:
         raise InputError(f"cannot read {path}: {shortened(error, 300)}") from error
 
 
+def methods(directory: Path) -> str:
+    """A paragraph on a model for the methods of a paper, from its card.
+
+    Raises:
+        InputError: if the model has no card of `write_card`.
+    """
+    path = directory / CARD
+    if not is_card(path):
+        raise InputError(f"{directory} has no card; write one with stack-lm card {directory}")
+    data, text = read_card(path), read_text(path)
+    about = re.search(rf"{re.escape(_MARK)}\s+(.+?)\n\n", text, re.DOTALL)
+    trained = re.search(r"## Data\s+(.+?)\n\n", text, re.DOTALL)
+    sentences = [f"We used {data.model_name or directory.name} with stack-lm {version('stack-lm')}."]
+    for match, start, ours in ((about, "A ", "It is a "), (trained, "Trained ", "It was trained ")):
+        if match is not None:
+            sentences.append(" ".join(match[1].split()).replace(", made with stack-lm", "").replace(start, ours, 1))
+    for result in data.eval_results or []:
+        if result.metric_type == "perplexity" and result.metric_name in ("perplexity", "word perplexity"):
+            value = f"{result.metric_value:.2f} ({_arguments(result, 'convention')})"
+            sentences.append(f"Its {result.metric_name} on {result.dataset_name} is {value}.")
+    sentences.append(
+        "Surprisal is the negative logarithm of a word's probability given the words before it in its sentence, summed "
+        "over its tokens; where tokens begin with spaces, the probability that a word ends counts with that word "
+        "(Pimentel and Meister 2024; Oh and Schuler 2024)."
+    )
+    return " ".join(sentences)
+
+
 def _read_earlier(path: Path) -> tuple[ModelCardData, str, str]:
     """The parts of an earlier card that are kept: metadata, notes, and the sections from data to versions."""
     if not path.exists():

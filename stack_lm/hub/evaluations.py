@@ -197,6 +197,8 @@ def _perplexities(scores: Mapping[str, Any], counts: Mapping[str, Any], data: st
         # Earlier versions lack bits_per_byte; sentences of one word, inner_perplexity.
         if (value := scores.get(key)) is not None:
             about = {"convention": convention, counted.rpartition("_")[2]: counts[counted]}
+            bounds = (scores.get("intervals") or {}).get(key, [None])
+            about["interval_95"] = None if None in bounds else _rounded(bounds)  # of one sentence there is none
             results.append(_result(_MODELLING, data, metric, value, key.replace("_", " "), command, **about))
     return results
 

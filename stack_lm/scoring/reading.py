@@ -127,7 +127,7 @@ class SequenceReader(MemoryLayers):
 
     @cached_property
     def begins_word(self) -> np.ndarray | None:
-        """Which tokens begin a word, by a space, or end the text [V]; None if tokens do not begin with spaces."""
+        """True for tokens that begin a word, by a space, or end the text [V]; None if tokens do not begin with spaces."""
         if not any(token.startswith(_SPACES) for token in self.tokenizer.tokenize("a a")):
             return None
         begins = np.zeros(self.model.config.get_text_config().vocab_size, dtype=bool)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import REAL_DATA, needs_real_data
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 CPU = torch.device("cpu")
@@ -173,3 +174,20 @@ def test_a_quick_run_of_everything(tmp_path, script):
     assert result.returncode == 0, result.stderr
     figure = run("plot.py", tmp_path / "result.json", tmp_path / "figure.png")
     assert figure.returncode == 0, figure.stderr
+
+
+@needs_real_data
+@pytest.mark.slow
+def test_reading_times_are_those_of_the_page():
+    """On a part of the page's table: the words depend on what all its models know."""
+    pytest.importorskip("statsmodels")
+    root = FOLDER.parent
+    page = (root / "docs" / "reading_times.md").read_text()
+    models = [str(root / "models" / f"wikipedia-{name}") for name in ("base", "free", "u1", "lstm")]
+    counts = root / "models" / "wikipedia-base" / "word_counts.tsv"
+    result = run("reading_times.py", REAL_DATA / "reading", *models, "--counts", counts)
+    assert result.returncode == 0, result.stderr
+    rows = [line for line in result.stdout.splitlines() if line.startswith("| wikipedia")]
+    assert len(rows) == 11
+    assert [row for row in rows if row not in page] == []
+    assert f"The {result.stdout.split()[0]} words" in page

@@ -8,7 +8,7 @@ from scipy import stats
 
 from stack_lm.core.errors import InputError
 from stack_lm.core.trace import Trace
-from stack_lm.eval import compare_perplexity, compare_seeds, evaluate_perplexity, sentence_losses
+from stack_lm.eval import SentenceLosses, compare_perplexity, compare_seeds, evaluate_perplexity, sentence_losses
 
 NAN = float("nan")
 
@@ -147,3 +147,18 @@ def test_models_are_compared_in_the_units_that_they_share():
         compare_perplexity([first], [sentence_losses(words[:1])])
     with pytest.raises(InputError, match="two sentences or more"):
         compare_perplexity(*[[sentence_losses(words[:1])]] * 2)
+
+
+def test_intervals_are_those_of_other_sentences():
+    """Against the perplexities of texts drawn again from the sentences."""
+    draw = np.random.default_rng(0)
+    sizes = draw.integers(3, 20, 400)
+    nats = sizes * draw.gamma(4, 1, 400)
+    losses = SentenceLosses(nats, nats, sizes, sizes, sizes, sizes * 5, 0, int(sizes.sum()))
+    texts = draw.integers(0, 400, (2000, 400))
+    expected = np.exp(np.quantile(nats[texts].sum(1) / sizes[texts].sum(1), [0.025, 0.975]))
+    found = losses.perplexity()
+    np.testing.assert_allclose(found.intervals["perplexity"], expected, rtol=0.02)
+    low, high = found.intervals["bits_per_byte"]
+    assert low < found.bits_per_byte < high
+    assert np.isnan(SentenceLosses(*(np.ones(1),) * 6, 0, 1).perplexity().intervals["perplexity"]).all()

@@ -444,3 +444,17 @@ def test_failed_uploads_are_one_line(capsys, model, tmp_path, monkeypatch):
     assert (status, out, err) == (2, "", "stack-lm: error: cannot upload to someone/small: 401\n")
     status, _, err = run(capsys, "push", model, "bad name!!", "--dry-run", tmp_path / "up")
     assert (status, err.count("\n"), "'bad name!!'" in err, (tmp_path / "up").exists()) == (2, 1, True, False)
+
+
+def test_a_paragraph_for_a_paper(capsys, model, tmp_path):
+    run(capsys, "card", model)
+    status, out, _ = run(capsys, "card", model, "--methods")
+    assert status == 0
+    assert out.startswith(f"We used {model.name} with stack-lm ")
+    assert " It is a recurrent language model" in out
+    assert " It was trained on " in out
+    assert "made with" not in out
+    assert out.count("\n") == 1
+    assert run_json(capsys, "card", model, "--methods")["methods"] == out.strip()
+    status, _, err = run(capsys, "card", tmp_path, "--methods")
+    assert (status, f"{tmp_path} has no card; write one with stack-lm card" in err) == (2, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ...hub.card import write_card
+from ...hub.card import methods, write_card
 from ...hub.evaluations import read_evaluations
 from ...text.plain import read_text
 from ..options import option
@@ -25,12 +25,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(parser, "--license ID", "license of the weights, by its name on the hub, such as apache-2.0")
     notes = "Markdown to add, such as the sources of the training text and the model's limits; notes of an earlier "
     option(parser, "--notes FILE", f"{notes}card stay")
+    option(parser, "--methods", "write nothing, but print a paragraph on the model for the methods of a paper")
     option(parser, "--name NAME", "name of the model (default: the directory's)")
 
 
 def run(options: argparse.Namespace) -> Report:
     """Write the card."""
     directory = Path(options.model)
+    if options.methods:
+        paragraph = methods(directory)
+        return Report({"model": options.model, "methods": paragraph}, [paragraph])
     results = [result for path in options.results for result in read_evaluations(Path(path), directory)]
     notes = None if options.notes is None else read_text(options.notes)
     path = write_card(directory, results=results, license=options.license, name=options.name, notes=notes)

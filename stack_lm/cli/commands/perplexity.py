@@ -142,6 +142,11 @@ def _table_of_runs(
     note = f"{counted(runs[0].n_sentences, 'sentence')}, {counted(runs[0].n_all_words, 'word')}"
     if any(map(_unknown, runs)):
         note += ", some of them unknown, so only models with the same vocabulary are comparable"
+    if len(runs) == 1:
+        bounds = [
+            _number(name, bound) for name in ("perplexity", "word_perplexity") for bound in runs[0].intervals[name]
+        ]
+        note += "; 95% intervals over sentences: {} to {} per token, {} to {} per word".format(*bounds)
     return PrintedTable(f"perplexity, {options.data}", columns, rows, note=note)
 
 
