@@ -10,7 +10,8 @@ import pkgutil
 from importlib import import_module
 
 from .base import Example, Language, Split, Task
-from .bounded import BoundedLanguage, GrammarLanguage
+from .bounded import BoundedLanguage
+from .exact import GrammarLanguage
 from .files import FileTask
 from .formats import BufferedFormat, DelimitedFormat, PerStepFormat, Transduction, TransductionFormat
 from .registry import make_task, register_task, task_names

@@ -10,13 +10,12 @@ from __future__ import annotations
 import random
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
 from math import inf, log
 from typing import Any, ClassVar
 
 from ..core.errors import InputError
-from .base import Example, Language, Split, SplitChanges
-from .grammars import ByLength, Grammar
+from .base import Example, Language, Split
+from .grammars import ByLength
 
 
 class BoundedLanguage(Language):
@@ -129,49 +128,6 @@ class BoundedLanguage(Language):
         given = {size: [of + choice / int(size), number] for size, (of, number) in above.items()}
         by_length = {**scores["by_length"], "difference": above, "difference_given_length": given}
         return scores | {"difference": scores["nats"] - sum(bounds.values()) / symbols, "by_length": by_length}
-
-
-class GrammarLanguage(BoundedLanguage):
-    """The strings of a probabilistic context-free grammar.
-
-    Args:
-        splits: changes of the plan (see `Task`).
-
-    Attributes:
-        symbols: the terminals, separated by spaces, or a sequence of them.
-        grammar: the grammar, with probabilities as weights.
-    """
-
-    symbols: str | Sequence[str]
-    grammar: ClassVar[Grammar]
-
-    def __init__(self, *, splits: SplitChanges | None = None) -> None:
-        for name, kinds in {"symbols": (str, list, tuple), "grammar": (Grammar,)}.items():
-            if not isinstance(getattr(self, name, None), kinds):
-                raise InputError(f"{type(self).__name__} must have {name}, a {' or '.join(k.__name__ for k in kinds)}")
-        symbols = self.symbols.split() if isinstance(self.symbols, str) else list(self.symbols)
-        super().__init__(symbols, splits=splits)
-
-    @cached_property
-    def lengths(self) -> ByLength:
-        """The grammar's weights and draws by length."""
-        return ByLength(self.grammar)
-
-    def possible(self, length: int) -> bool:
-        """See `BoundedLanguage.possible`."""
-        return self.lengths.possible(length)
-
-    def string(self, rng: random.Random, length: int) -> Sequence[str]:
-        """See `BoundedLanguage.string`."""
-        return self.lengths.draw(rng, length)
-
-    def contains(self, string: Sequence[str]) -> bool:
-        """See `BoundedLanguage.contains`."""
-        return self.grammar.derives(string)
-
-    def log_given_length(self, strings: Sequence[Sequence[str]]) -> list[float]:
-        """See `BoundedLanguage.log_given_length`; sums over all derivations of a string."""
-        return log_given_length(self.lengths, strings)
 
 
 def log_given_length(lengths: ByLength, strings: Sequence[Sequence[str]]) -> list[float]:

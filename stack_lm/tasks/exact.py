@@ -10,7 +10,8 @@ from typing import ClassVar, Literal
 
 from ..core.errors import InputError
 from .base import Example, Split, SplitChanges, Task
-from .bounded import BoundedLanguage
+from .bounded import BoundedLanguage, log_given_length
+from .grammars import ByLength, Grammar
 from .recognition import END, Continued, MeasuredLanguage, String, Symbols
 
 View = Literal["classification", "language", "next_symbols"]
@@ -38,9 +39,48 @@ class ExactLanguage(Continued):
     def log_of_member(self, string: Sequence[str]) -> float:
         """Log p(w | length) of a string of the language, in nats."""
 
-    def logs_of_members(self, strings: Sequence[Sequence[str]]) -> list[float]:
-        """The same for several strings."""
-        return [self.log_of_member(string) for string in strings]
+    def logs(self, strings: Sequence[Sequence[str]]) -> list[float]:
+        """The same for any strings; -inf for those that are not in the language."""
+        return [self.log_of_member(string) if self.accepts(string) else -inf for string in strings]
+
+
+class GrammarStrings(ExactLanguage):
+    """The strings of a weighted context-free grammar, in proportion to their weights among those of a length.
+
+    Args:
+        grammar: the grammar.
+        symbols: its terminals, in the order of their ids; sorted by default.
+
+    Raises:
+        InputError: if it derives no string.
+    """
+
+    def __init__(self, grammar: Grammar, symbols: Sequence[str] | None = None) -> None:
+        if grammar.is_empty:
+            raise InputError(f"the grammar derives no string: no rules lead from {grammar.start} to terminals alone")
+        self.grammar, self.lengths = grammar, ByLength(grammar)
+        self.symbols = tuple(sorted(grammar.terminals) if symbols is None else symbols)
+
+    def following(self, string: Sequence[str]) -> Iterator[Symbols]:
+        """See `Continued.following`."""
+        for terminals, complete in self.grammar.following(string):
+            yield terminals | {END} if complete else terminals
+
+    def possible(self, length: int) -> bool:
+        """See `ExactLanguage.possible`."""
+        return self.lengths.possible(length)
+
+    def draw(self, rng: random.Random, length: int) -> String:
+        """See `ExactLanguage.draw`."""
+        return self.lengths.draw(rng, length)
+
+    def log_of_member(self, string: Sequence[str]) -> float:
+        """See `ExactLanguage.log_of_member`."""
+        return self.logs([string])[0]
+
+    def logs(self, strings: Sequence[Sequence[str]]) -> list[float]:
+        """See `ExactLanguage.logs`; each sums over the derivations of a string."""
+        return log_given_length(self.lengths, strings)
 
 
 class Recogniser(MeasuredLanguage):
@@ -112,9 +152,40 @@ class Modelled(BoundedLanguage):
 
     def log_given_length(self, strings: Sequence[Sequence[str]]) -> list[float]:
         """See `BoundedLanguage.log_given_length`."""
-        members = [string for string in strings if self.contains(string)]
-        logs = dict(zip(map(tuple, members), self.language.logs_of_members(members), strict=True))
-        return [logs.get(tuple(string), -inf) for string in strings]
+        return self.language.logs(strings)
+
+
+class GrammarLanguage(Modelled):
+    """The strings of a probabilistic context-free grammar.
+
+    Args:
+        splits: changes of the plan (see `Task`).
+
+    Attributes:
+        symbols: the terminals, separated by spaces, or a sequence of them.
+        grammar: the grammar, with probabilities as weights.
+    """
+
+    default_plan: ClassVar = BoundedLanguage.default_plan
+    symbols: str | Sequence[str]
+    grammar: ClassVar[Grammar]
+    language: GrammarStrings
+
+    def __init__(self, *, splits: SplitChanges | None = None) -> None:
+        for name, kinds in {"symbols": (str, list, tuple), "grammar": (Grammar,)}.items():
+            if not isinstance(getattr(self, name, None), kinds):
+                raise InputError(f"{type(self).__name__} must have {name}, a {' or '.join(k.__name__ for k in kinds)}")
+        symbols = self.symbols.split() if isinstance(self.symbols, str) else list(self.symbols)
+        super().__init__(GrammarStrings(self.grammar, symbols), splits=splits)
+
+    def contains(self, string: Sequence[str]) -> bool:
+        """See `BoundedLanguage.contains`."""
+        return self.grammar.derives(string)
+
+    @property
+    def lengths(self) -> ByLength:
+        """The grammar's weights and draws by length."""
+        return self.language.lengths
 
 
 class NextSymbolSets(Task):

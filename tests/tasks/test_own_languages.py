@@ -1,6 +1,5 @@
 """Languages of one's own, each form against all strings up to a length."""
 
-import json
 import random
 import re
 from collections import Counter
@@ -18,13 +17,7 @@ from stack_lm.tasks.recognition import END
 LONGEST = 10
 CFG = "S -> 'a' S 'b' [0.4] | T [0.6]\nT -> 'b' [0.5] | 'b' T [0.25] | [0.25]\n"
 TABLE = "state,a,b\n->*even,odd,even\nodd,even,\n"
-JSON = {
-    "states": ["q0", "q1", "q2"],
-    "input_symbols": ["a", "b"],
-    "transitions": {"q0": {"a": "q1", "b": "q0"}, "q1": {"a": "q1", "b": "q2"}, "q2": {"a": "q2", "b": "q2"}},
-    "initial_state": "q0",
-    "final_states": ["q2"],
-}
+MARKED = "q;a;b\n->q0;q1;q0\nq1;q1;q2\n * q2;q2;q2\n".replace(";", "\t")
 FORMS = {
     "regex:(ab)*": "(ab)*",
     "regex:a|b(a{2,3}|[^b]*b)+": "a|b(a{2,3}|a*b)+",
@@ -32,7 +25,7 @@ FORMS = {
     "grammar": None,
     "ambiguous": "a+",
     "automaton.csv": "(b|aa)*",
-    "automaton.json": "b*a+b.*",
+    "automaton.tsv": "b*a+b.*",
 }
 
 
@@ -42,7 +35,7 @@ def files(folder, name):
         "grammar": ("g.cfg", CFG),
         "ambiguous": ("h.cfg", "S -> S S | 'a' | S U\nU -> U\n"),
         "automaton.csv": ("a.csv", TABLE),
-        "automaton.json": ("a.json", json.dumps(JSON)),
+        "automaton.tsv": ("a.tsv", MARKED),
     }
     if name not in texts:
         return name
@@ -152,9 +145,7 @@ def test_weights_of_arcs():
         ("automaton:F", "q,a\n->q0,q1\n", "the move of 'q0' for 'a' leads to 'q1', which is no state with a row"),
         ("automaton:F", "q,a,b\n->q0,q0\n", "state 'q0' has 1 moves for 2 symbols"),
         ("automaton:F", "q,a\n->q0,q0\n", "the language is empty: no string leads from the start"),
-        ("automaton:F.json", json.dumps(JSON | {"transitions": JSON["transitions"] | {"q1": {"a": "q1"}}}),
-         "state 'q1' has no move for 'b'; with allow_partial=true that rejects"),
-        ("automaton:F.json", "[]", "needs the fields of an automaton: transitions, initial_state, final_states"),
+        ("automaton:F", "q,a\n->q0,q0\nq0,q0\n", "state 'q0' has two rows"),
         ("automaton:G", "", "G does not exist|no such file"),
     ],
 )  # fmt: skip

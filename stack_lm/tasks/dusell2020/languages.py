@@ -8,7 +8,7 @@ NOTE: when the released code removes rules that rewrite one nonterminal as anoth
 
 from __future__ import annotations
 
-from ..bounded import GrammarLanguage
+from ..exact import GrammarLanguage
 from ..grammars import Grammar
 from ..registry import register_task
 

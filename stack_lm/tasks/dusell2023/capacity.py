@@ -13,7 +13,8 @@ from typing import Annotated
 
 from ...core.checks import Integer
 from ..base import SplitChanges
-from ..bounded import GrammarLanguage, log_given_length
+from ..bounded import log_given_length
+from ..exact import GrammarLanguage
 from ..grammars import Grammar
 from ..registry import register_task
 from .words import WordLanguage
