@@ -66,7 +66,7 @@ MEMORIES = (
     {"memory": "stack", "push_control": "sigmoid", "pop_control": "sigmoid", "read_order": "before_push"},
     {"memory": "queue"},
     {"memory": "deque", "pop_control": "expected_value"},
-    {"memory": "deque", "pop_control": "sigmoid", "read_order": "before_push"},
+    {"memory": "deque", "pop_control": "sigmoid", "read_order": "before_push", "memory_size": 4, "num_heads": 2},
     {"memory": "superposition"},
     {"memory": "superposition", "num_stacks": 2, "read_depth": 2, "empty_value": -1.0, "no_op": True},
     {"memory": "superposition", "memory_depth": 3, "memory_overflow": "truncate"},

@@ -111,6 +111,28 @@ class ExpectedValue(Emission):
         return [slope * i for i in range(self.width)]
 
 
+class OfHeads(Emission):
+    """A strength of each of several memories side by side.
+
+    Args:
+        of_one: the emission of one of them, with its own logits for each.
+        heads: their number.
+    """
+
+    def __init__(self, of_one: Emission, heads: int) -> None:
+        self.of_one, self.heads = of_one, heads
+        self.width = heads * of_one.width
+
+    def emit(self, logits: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """The strengths [B, heads] and their distributions [B, heads, K + 1]; see `Emission.emit`."""
+        shape = (len(logits), self.heads)
+        strengths, distributions = self.of_one.emit(logits.reshape(shape[0] * shape[1], self.of_one.width))
+        return strengths.view(shape), None if distributions is None else distributions.unflatten(0, shape)
+
+    def initial_bias(self) -> list[float]:
+        return self.of_one.initial_bias() * self.heads
+
+
 def bias_of_strength(strength: float, maximum: int) -> float:
     """The b for which softmax(0, b, 2b, ..., K b) over {0, ..., K} has a given mean, which rises with b.
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..core.checks import Integer, NotNegative
 from ..core.errors import InputError
-from .emission import Activation, Emission, HiddenState, LogWeights, OperationChoice, make_control
+from .emission import Activation, Emission, HiddenState, LogWeights, OfHeads, OperationChoice, make_control
 
 # The limits are far beyond any use: with larger sizes a program would hang, and never fit.
 Size = Annotated[int, Integer(1, 2**20)]  # of vectors and memories
@@ -115,17 +115,19 @@ class ActionField(ABC):
 
 @dataclass(frozen=True)
 class Strength(ActionField):
-    """A number of at least 0, in elements: [B].
+    """A number of at least 0, in elements: [B], or [B, heads].
 
     Args:
         control: names the action and the settings of its emission: "push" is the action `push_strength`, with
             `push_control`, `max_push` and `push_strength_init`. The distribution of an expected value is also reported,
             as `push_distribution`.
         end: the end of the memory, if it works at several: the actions are then `push_strength_top` and so on.
+        heads: memories side by side; if there are several, each has its own strength: [B, heads].
     """
 
     control: str
     end: str = ""
+    heads: int = 1
     name: str = field(init=False)
     distribution: str = field(init=False)
 
@@ -136,7 +138,7 @@ class Strength(ActionField):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return ()
+        return (self.heads,) if self.heads > 1 else ()
 
     @property
     def layer(self) -> str:
@@ -147,7 +149,8 @@ class Strength(ActionField):
         return tuple(control_settings(self.control, 0.0))
 
     def emission(self, settings: Any) -> Emission:
-        return control_from_config(settings, self.control)
+        emission = control_from_config(settings, self.control)
+        return OfHeads(emission, self.heads) if self.heads > 1 else emission
 
     def check_settings(self, settings: Any) -> None:
         check_strength_init(settings, self.control)

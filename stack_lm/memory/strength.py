@@ -9,6 +9,7 @@ the operation works (above_i = sum_{j > i} s_j from the top, below_i = sum_{j < 
     read rho:  r = sum_i min(s_i, relu(rho - before_i)) v_i
 
 A stack works only at the top. A queue pushes at the top, and pops and reads at the bottom. A deque does all at both.
+Several heads are memories side by side, each with its own strengths and an equal part of the pushed vector.
 
 Ties follow Grefenstette et al. (2015), footnote 1: `min` sends its whole gradient to its left argument s_i, and
 relu'(0) = 0. (`torch.minimum` would split the gradient in halves.)
@@ -24,8 +25,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..core.checks import check_of
+from ..core.errors import InputError
 from .base import Actions, Memory, Where, accurate, numbers_hidden, register_memory
-from .fields import Setting, Size, Strength, Value, ValueActivation, control_settings
+from .fields import Parts, Setting, Size, Strength, Value, ValueActivation, control_settings
 
 End = Literal["top", "bottom"]
 ReadOrder = Literal["after_push", "before_push"]
@@ -39,11 +41,15 @@ STRENGTH_SETTINGS = {
     **control_settings("read", "expected_value"),
     "push_value_activation": Setting("tanh", ValueActivation),
     "read_order": Setting("after_push", ReadOrder),
+    "num_heads": Setting(1, Parts),
 }
 
 
 class StackState(NamedTuple):
-    """The elements pushed so far, from bottom to top: values [B, N, D] and strengths [B, N], each >= 0."""
+    """The elements pushed so far, from bottom to top: values [B, N, D] and strengths [B, N], each >= 0.
+
+    Of several heads: [B, heads, N, D / heads] and [B, heads, N].
+    """
 
     values: Tensor
     strengths: Tensor
@@ -95,7 +101,7 @@ def read_weights(strengths: Tensor, read_strength: Tensor, end: End = "top") -> 
 
 def _read(values: Tensor, strengths: Tensor, read_strength: Tensor, end: End) -> Tensor:
     weights = read_weights(strengths, read_strength, end)
-    return torch.bmm(weights.to(values.dtype).unsqueeze(1), values).squeeze(1)
+    return (weights.to(values.dtype).unsqueeze(-2) @ values).flatten(1)
 
 
 class StrengthMemory(Memory[StackState, Actions]):
@@ -104,6 +110,10 @@ class StrengthMemory(Memory[StackState, Actions]):
     Args:
         size: size of one element, D.
         read_order: "after_push", as in the papers, or "before_push": a step then reads what the steps before it pushed.
+        num_heads: memories side by side, which share the element.
+
+    Raises:
+        InputError: if the heads do not divide the size.
     """
 
     settings = STRENGTH_SETTINGS
@@ -111,33 +121,42 @@ class StrengthMemory(Memory[StackState, Actions]):
     ends: ClassVar[tuple[str, ...]]  # at which it pushes and pops, as the names of its actions say
     pushes_at_bottom: ClassVar[bool] = False
 
-    def __init__(self, size: int, read_order: ReadOrder = "after_push") -> None:
+    def __init__(self, size: int, read_order: ReadOrder = "after_push", num_heads: int = 1) -> None:
         self.size, self.read_order = size, check_of(ReadOrder)("read_order", read_order)
+        self.num_heads = check_of(Parts)("num_heads", num_heads)
+        if size % num_heads:
+            raise InputError(f"memory_size={size} must be a multiple of num_heads={num_heads}, which share the element")
         self.reading_size = size * len(self.ends)
+        self._heads = (num_heads,) if num_heads > 1 else ()
         values = (f"push_value_{end}" if end else "push_value" for end in self.ends)
         self.actions = (
             *(Value(name, size) for name in values),
-            *(Strength(control, end) for control in ("push", "pop", "read") for end in self.ends),
+            *(Strength(control, end, num_heads) for control in ("push", "pop", "read") for end in self.ends),
         )
 
     @classmethod
     def from_config(cls, config: Any) -> StrengthMemory[Actions]:
-        return cls(config.memory_size, config.read_order)
+        return cls(config.memory_size, config.read_order, config.num_heads)
 
     def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> StackState:
         """An empty memory: N = 0."""
         # Strengths add up over a sequence, so they need float32 even if the values do not.
-        values = torch.zeros(batch_size, 0, self.size, **where)
-        return StackState(values, torch.zeros(batch_size, 0, **accurate(where)))
+        values = torch.zeros(batch_size, *self._heads, 0, self.size // self.num_heads, **where)
+        return StackState(values, torch.zeros(batch_size, *self._heads, 0, **accurate(where)))
+
+    def split(self, value: Tensor) -> Tensor:
+        """Split a pushed vector [B, D], or those of all steps [B, T, D], among the heads, if there are several."""
+        return value.unflatten(-1, (self.num_heads, -1)) if self._heads else value
 
     def hold(self, active: Tensor, new: StackState, old: StackState) -> StackState:
         # Where a sequence skipped the step, its new elements have strength 0: such elements are dead.
         kept = F.pad(old.strengths, (int(self.pushes_at_bottom), 1))
-        return StackState(new.values, torch.where(active.unsqueeze(-1), new.strengths, kept))
+        active = active.view(-1, *[1] * (kept.dim() - 1))
+        return StackState(new.values, torch.where(active, new.strengths, kept))
 
     def measure(self, state: StackState) -> dict[str, Tensor]:
         """`total_strength` [B]: the sum of all strengths in the memory, in elements."""
-        return {"total_strength": state.strengths.sum(-1)}
+        return {"total_strength": state.strengths.flatten(1).sum(-1)}
 
     def measure_over(self, state: StackState, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """`total_strength` [B, T]: a pop subtracts as much as it can, a push adds to it."""
@@ -151,15 +170,15 @@ class StrengthMemory(Memory[StackState, Actions]):
         totals = []
         for push, pop in zip(pushed.unbind(1), popped.unbind(1), strict=True):
             total = torch.relu(total - pop) + push
-            totals.append(total)
+            totals.append(total.sum(-1) if self._heads else total)
         return {"total_strength": torch.stack(totals, dim=1).to(state.strengths.dtype)}
 
     def after(self, state: StackState, steps: int) -> StackState:
         """Each step adds an element at each end where it pushes."""
-        batch_size, n_elements, size = state.values.shape
+        *leading, n_elements, size = state.values.shape
         n_elements = n_elements + len(self.ends) * steps
         return StackState(
-            state.values.new_empty(batch_size, n_elements, size), state.strengths.new_empty(batch_size, n_elements)
+            state.values.new_empty(*leading, n_elements, size), state.strengths.new_empty(*leading, n_elements)
         )
 
     def compact(self, state: StackState, steps: int) -> StackState:
@@ -168,16 +187,16 @@ class StrengthMemory(Memory[StackState, Actions]):
         The search waits for a GPU, so single steps search only now and then. In training only the first step of a
         sequence, or after a detached state, can search at all, so there it does.
         """
-        n = state.strengths.shape[1]
+        n = state.strengths.shape[-1]
         if n < _COMPACT_EVERY or (steps == 1 and n % _COMPACT_EVERY and not torch.is_grad_enabled()):
             return state
         if state.values.requires_grad or state.strengths.requires_grad or numbers_hidden():
             return state
         living = state.strengths != 0
-        most = int(living.sum(1).max())
-        order = living.to(torch.int8).argsort(dim=1, stable=True)[:, n - most :]
-        values = state.values.gather(1, order.unsqueeze(-1).expand(-1, -1, self.size))
-        return StackState(values, state.strengths.gather(1, order))
+        most = int(living.sum(-1).max())
+        order = living.to(torch.int8).argsort(dim=-1, stable=True)[..., n - most :]
+        values = state.values.gather(-2, order.unsqueeze(-1).expand(*order.shape, state.values.shape[-1]))
+        return StackState(values, state.strengths.gather(-1, order))
 
     def check(self, state: StackState, actions: Actions) -> None:
         super().check(state, actions)
@@ -204,7 +223,8 @@ class _OneEnded(StrengthMemory[StackActions]):
         """
         popped = pop_strengths(state.strengths, actions.pop_strength, self.end)
         strengths = torch.cat((popped, actions.push_strength.unsqueeze(-1)), dim=-1)
-        new = StackState(torch.cat((state.values, actions.push_value.unsqueeze(1)), dim=1), strengths)
+        pushed = self.split(actions.push_value).unsqueeze(-2)
+        new = StackState(torch.cat((state.values, pushed), dim=-2), strengths)
         seen = new if self.read_order == "after_push" else StackState(state.values, popped)
         return new, _read(*seen, actions.read_strength, self.end)
 
@@ -222,8 +242,8 @@ class NeuralStack(_OneEnded):
 
     end = "top"
 
-    def __init__(self, size: int, read_order: ReadOrder = "after_push") -> None:
-        super().__init__(size, read_order)
+    def __init__(self, size: int, read_order: ReadOrder = "after_push", num_heads: int = 1) -> None:
+        super().__init__(size, read_order, num_heads)
         self.output_size = 2 * size
 
     def output_features(self, actions: StackActions, readings: Tensor) -> Tensor:
@@ -235,8 +255,8 @@ class NeuralStack(_OneEnded):
             return torch.cat((actions.push_value, readings), dim=-1)
         read_whole = actions.push_strength <= actions.read_strength  # a tie is the push's, as in `update`
         taken = torch.where(read_whole, actions.push_strength, actions.read_strength).to(readings.dtype)
-        pushed = actions.push_value
-        return torch.cat((pushed, readings - taken.unsqueeze(-1) * pushed), dim=-1)
+        own = (taken.unsqueeze(-1) * self.split(actions.push_value)).flatten(1)
+        return torch.cat((actions.push_value, readings - own), dim=-1)
 
 
 @register_memory("queue")
@@ -283,9 +303,8 @@ class NeuralDeque(StrengthMemory[DequeActions]):
         popped = pop_strengths(state.strengths, actions.pop_strength_top, "top")
         popped = pop_strengths(popped, actions.pop_strength_bottom, "bottom")
         ends = (actions.push_strength_bottom.unsqueeze(-1), actions.push_strength_top.unsqueeze(-1))
-        values = torch.cat(
-            (actions.push_value_bottom.unsqueeze(1), state.values, actions.push_value_top.unsqueeze(1)), dim=1
-        )
+        bottom, top = (self.split(part).unsqueeze(-2) for part in (actions.push_value_bottom, actions.push_value_top))
+        values = torch.cat((bottom, state.values, top), dim=-2)
         new = StackState(values, torch.cat((ends[0], popped, ends[1]), dim=-1))
         seen = new if self.read_order == "after_push" else StackState(state.values, popped)
         top = _read(*seen, actions.read_strength_top, "top")

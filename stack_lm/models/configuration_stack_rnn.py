@@ -209,6 +209,7 @@ class StackRNNConfig(LanguageModelConfig):
         read_strength_init: the read strength at the start; see `push_strength_init`.
         read_order: whether a stack, queue or deque reads "after_push", as in the papers, or "before_push": a step then
             reads what earlier steps pushed, and older elements have a gradient from the start.
+        num_heads: stacks, queues or deques side by side, each with its own strengths and 1 / num_heads of the element.
         learn_initial_state: learn the controller's first state; otherwise it is zero.
         forget_bias: number added to the initial biases of an LSTM's forget gates, so that it remembers at first; 1 in
             Jozefowicz et al. (2015).
@@ -269,6 +270,7 @@ class StackRNNConfig(LanguageModelConfig):
     pop_strength_init: float | None = None
     read_strength_init: float | None = None
     read_order: str = UNDECIDED
+    num_heads: int = UNDECIDED
     embedding_dropout: Probability = 0.0
     hidden_dropout: Probability = 0.0
     prediction_threshold: Probability = 0.5

@@ -6,7 +6,7 @@ from transformers import PreTrainedModel
 
 from ..core.errors import InputError
 from ..memory import NondeterministicStack
-from ..memory.emission import Fixed
+from ..memory.emission import Emission, Fixed
 from ..nn import memories, strengths_of
 from ..nn.controlled import ControlledMemory
 
@@ -21,11 +21,16 @@ def has_runs(layer: ControlledMemory) -> bool:
     return isinstance(layer.memory, NondeterministicStack)
 
 
+def _single_strengths(layer: ControlledMemory) -> dict[str, Emission]:
+    """The strengths of a memory without heads."""
+    return {} if getattr(layer.memory, "num_heads", 1) > 1 else strengths_of(layer)
+
+
 def _free_strengths(layer: ControlledMemory) -> list[str]:
     """The signals of a memory for parsing: its push and pop strengths, if it has both, except fixed ones."""
     if has_runs(layer):
         return [RUN_DEPTH]
-    strengths = strengths_of(layer)
+    strengths = _single_strengths(layer)
     if not set(_PARSED) <= strengths.keys():
         return []
     return [name for name in _PARSED if not isinstance(strengths[name], Fixed)]
@@ -100,7 +105,7 @@ class MemoryLayers:
             InputError: as `layer`.
         """
         layer = self.memories[self.layer]
-        return has_runs(layer) or set(_PARSED) <= strengths_of(layer).keys()
+        return has_runs(layer) or set(_PARSED) <= _single_strengths(layer).keys()
 
     @property
     def keeps_strengths(self) -> bool:

@@ -194,3 +194,41 @@ def test_a_changed_state_is_refused(memory, change, message, backend):
         layer(hidden, changed)
     with pytest.raises(ValueError, match=message):
         layer.step(hidden[:, 0], changed)
+
+
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque"])
+@pytest.mark.parametrize("backend", ["numba", "parallel"])
+def test_heads_are_memories_side_by_side(memory, backend):
+    """On every backend, and step by step; one head does what a layer of its own does with its part of the vectors."""
+    layer = MemoryLayer(5, memory, memory_size=6, num_heads=3, pop_control="sigmoid", read_control=1.0).double()
+    check_layer(layer, 7, mask=some_mask(3, 7), first_steps=3, backend=backend)
+    layer.scan_backend = backend
+    hidden = torch.randn(2, 5, 5, dtype=torch.float64)
+    readings, state, actions = layer(hidden, output_actions=True)
+    assert actions.total_strength.shape == (2, 5)
+    assert tuple(actions.get("push_strength", actions.get("push_strength_top")).shape) == (2, 5, 3)
+    stepped = None
+    for t in range(5):
+        reading, stepped, _ = layer.step(hidden[:, t], stepped)
+        torch.testing.assert_close(reading, readings[:, t])
+    one = MemoryLayer(5, memory, memory_size=2, pop_control="sigmoid", read_control=1.0).double()
+    projection, rows = layer.controls.projection, []
+    parts = zip(projection.weight.split(layer.controls.widths), one.controls.widths, strict=True)
+    with torch.no_grad():
+        for weight, width in parts:
+            rows += [weight[width : 2 * width]]  # the second head's
+        one.controls.projection.weight.copy_(torch.cat(rows))
+        biases = projection.bias.split(layer.controls.widths)
+        of_one = [bias[w : 2 * w] for bias, w in zip(biases, one.controls.widths, strict=True)]
+        one.controls.projection.bias.copy_(torch.cat(of_one))
+    ends = len(layer.memory.ends)
+    of_head = readings.unflatten(2, (ends, 3, 2))[:, :, :, 1].flatten(2)
+    torch.testing.assert_close(one(hidden)[0], of_head)
+    torch.testing.assert_close(one(hidden)[1].memory.strengths, state.memory.strengths[:, 1])
+
+
+def test_heads_must_divide_the_element():
+    with pytest.raises(ValueError, match="memory_size=16 must be a multiple of num_heads=3"):
+        MemoryLayer(5, num_heads=3)
+    with pytest.raises(ValueError, match="memory='superposition' has no setting 'num_heads'"):
+        MemoryLayer(5, "superposition", num_heads=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +12,15 @@ from torch import Tensor, nn
 from torch._C._functorch import TransformType, get_interpreter_stack
 
 from ...memory import under_transform
+from ..heads import (
+    OneHead,
+    heads_of,
+    readings_of,
+    readings_to_batch,
+    repeated,
+    state_from_batch,
+    state_to_batch,
+)
 from ..layout import DROPOUT, controller_kind
 from ..protocol import CellState, GivenVectors, Inputs, MemoryState, System
 from . import element_block, nondeterministic_block, superposition_block  # noqa: F401 - they register themselves
@@ -35,9 +45,11 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
     if isinstance(driver, GivenVectors):
         if not system.memory.actions:
             return "there is no memory"
+    elif heads_of(system.memory) > 1:
+        return "with a controller, the memory has one head"
     elif controller_kind(driver.controller) is None:
         return f"the controller is a {type(driver.controller).__name__}"
-    return block.obstacle(system.controls)
+    return block.obstacle(system.controls if heads_of(system.memory) == 1 else OneHead(system.controls))
 
 
 def _parameters(system: System) -> Iterator[Tensor]:
@@ -95,14 +107,25 @@ def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tens
     """Run a memory on given vectors; see `stack_lm.kernels.dispatch.Backend`."""
     values, block, projection = inputs.values, _block(system), system.controls.projection
     logits = values[..., :0] if projection is None else projection(values).to(values.dtype)  # autocast's is another
-    none = values.new_zeros(len(values), 0, 0)
+    heads, mask, first, reading = heads_of(system.memory), inputs.mask, state.memory, state.reading.to(values.dtype)
+    if heads > 1:
+        one: Any = OneHead(system.controls)
+        logits, mask, first = one.logits(logits), repeated(mask, heads), state_to_batch(first)
+        reading = readings_to_batch(reading, heads, len(system.memory.ends))
+        system = System(one.memory, one, system.driver)
+    none = values.new_zeros(len(logits), 0, 0)
     tensors = Tensors(
-        Given(logits, inputs.mask, block.noise_of(inputs.noise)),
-        First(none, none, state.reading.to(values.dtype), *block.first(state.memory, values)),
+        Given(logits, mask, block.noise_of(inputs.noise)),
+        First(none, none, reading, *block.first(first, values)),
     )
-    check = partial(_check_overflow, system, state.memory)
+    check = partial(_check_overflow, system, first)
     results = differentiable(partial(GivenPlan, system), tensors, values.dtype, check)
-    return results.readings, MemoryState(block.last(state.memory, *results.state.memory), results.state.reading)
+    last, readings, reading = block.last(first, *results.state.memory), results.readings, results.state.reading
+    if heads > 1:
+        ends = len(system.memory.ends)
+        last, readings = state_from_batch(last, heads), readings_of(readings, heads, ends)
+        reading = readings_of(reading.unsqueeze(1), heads, ends)[:, 0]
+    return readings, MemoryState(last, reading)
 
 
 def _block(system: System) -> type[Block]:

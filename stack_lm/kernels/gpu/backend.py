@@ -52,6 +52,8 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
         return "given vectors are run by parallel, all steps at once"
     if type(system.memory) not in _MEMORIES:
         return f"it has no {type(system.memory).__name__}"
+    if getattr(system.memory, "num_heads", 1) > 1:
+        return "it has one head"
     for field in system.memory.actions:
         emission = system.controls.emission(field.name)
         if type(emission) not in (Activation, Fixed, Sigmoid, ExpectedValue):

@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...memory import Memory, NeuralDeque, NeuralQueue, NeuralStack, StackState, under_transform
+from ...memory import NeuralDeque, NeuralQueue, NeuralStack, StackState, under_transform
+from ...memory.strength import StrengthMemory
 from ..derivatives import first_derivative_only
+from ..heads import heads_of, one_head, readings_of, repeated, state_from_batch, state_to_batch, to_batch
 from ..protocol import GivenVectors, Inputs, MemoryState, System
 from .gradients import backward
 from .intervals import Amounts, Elements, Heights, Kind, on_grid
@@ -44,7 +46,7 @@ def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tens
 
 
 def over_time(
-    memory: Memory[Any, Any], state: StackState, actions: Any, mask: Tensor | None = None
+    memory: StrengthMemory[Any], state: StackState, actions: Any, mask: Tensor | None = None
 ) -> tuple[StackState, Tensor]:
     """Run a stack, queue or deque over given actions.
 
@@ -57,6 +59,13 @@ def over_time(
     Returns:
         The last state, and the readings [B, T, R], zeros at padding.
     """
+    heads = heads_of(memory)
+    if heads > 1:
+        values = len(memory.ends)  # these come first
+        parts = [*map(memory.split, actions[:values]), *actions[values:]]
+        given = type(actions)(*(to_batch(part, heads) for part in parts))
+        last, readings = over_time(one_head(memory), state_to_batch(state), given, repeated(mask, heads))
+        return state_from_batch(last, heads), readings_of(readings, heads, len(memory.ends))
     top, bottom, both = _ENDS[type(memory)]
     kind = Kind(top, bottom, both, memory.read_order == "before_push")
     if both:
