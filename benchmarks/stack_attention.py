@@ -1,5 +1,7 @@
 """The training cost of stack attention beside self-attention: forward and backward of one sublayer, by length.
 
+The second table has the scan of a stack alone, over all steps at once, beside torch's kernel for attention.
+
 Example:
     python benchmarks/stack_attention.py --threads 1 --json stack_attention.json
 """
@@ -18,13 +20,15 @@ import torch
 from report import Part, Row, Table, run_benchmark, timed
 from timing import in_fresh_process, peak_memory
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from stack_lm import StackTransformerConfig, StackTransformerModel
+from stack_lm import MemoryLayer, StackTransformerConfig, StackTransformerModel
 
 Tell = Callable[[str], None]
 
 SIZE, HEADS, DEPTH, WINDOW = 128, 4, 32, 32
 TOKENS, LENGTHS = 2048, (128, 512, 2048)
+SCAN_BATCH, SCAN_SIZE = 8, 64
 ATTENTION, LIMITED = "self-attention", f"superposition, depth {DEPTH}"
 LAYERS: dict[str, Any] = {
     ATTENTION: "attention",
@@ -87,9 +91,54 @@ def peaks_of(batch: int, length: int, device: torch.device, threads: int) -> lis
     return peaks
 
 
+def measure_scan(args: argparse.Namespace, tell: Tell) -> list[Row]:
+    """Measure a stack layer on each backend, and attention without its products, and count operations of torch."""
+    rows = []
+    backends = ("numba", "parallel") if args.device.type == "cpu" else ("parallel",)
+    for length in (4,) if args.quick else LENGTHS:
+        tell(f"T {length}")
+        shape = (SCAN_BATCH, length, SCAN_SIZE)
+        inputs = [torch.randn(shape, device=args.device, requires_grad=True) for _ in range(3)]
+        runs: dict[str, Callable[[], None]] = {ATTENTION: partial(attend, *inputs)}
+        for name in backends:
+            layer = MemoryLayer(SCAN_SIZE, memory_size=SCAN_SIZE, pop_control="sigmoid").to(args.device)
+            layer.scan_backend = name
+            runs[name] = partial(passes_of_scan, layer, inputs[0])
+        times = timed(runs, args, 6, max_rounds=40)
+        for name, time in times.items():
+            with _Counted() as counted:
+                runs[name]()
+            row: Row = {"T": length, "scan": name, "ms": 1e3 * time.minimum, "operations": counted.number}
+            rows.append(row | {"to_attention": time.minimum / times[ATTENTION].minimum})
+    return rows
+
+
+def attend(queries: Tensor, keys: Tensor, values: Tensor) -> None:
+    """Forward and backward of torch's causal attention with one head."""
+    heads = (part.unsqueeze(1) for part in (queries, keys, values))
+    torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True).sum().backward()
+
+
+def passes_of_scan(layer: MemoryLayer, inputs: Tensor) -> None:
+    """Forward and backward of a memory layer."""
+    layer(inputs)[0].sum().backward()
+
+
+class _Counted(TorchDispatchMode):
+    """Count torch's operations but views: on a GPU most are one launch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.number += not operation.is_view
+        return operation(*args, **kwargs or {})
+
+
 def summarize(tables: Sequence[Table], args: argparse.Namespace) -> Table | None:
     """The project's targets, with the measured figures."""
-    found = [row for table in tables for row in table["rows"] if row["T"] == AIMED_LENGTH]
+    found = [row for table in tables for row in table["rows"] if row["T"] == AIMED_LENGTH and "layer" in row]
     rows = [
         {
             "what": f"{row['layer']}, to {ATTENTION}, T {AIMED_LENGTH}",
@@ -113,7 +162,13 @@ PARTS = [
         f"Forward and backward of a sublayer of size {SIZE}, {TOKENS:,} tokens in sequences of T",
         f"Shortest times and peak memory. {HEADS} heads; vectors pushed: of that size, nondeterministic of 5.",
         measure_layers,
-    )
+    ),
+    Part(
+        "scan",
+        f"Forward and backward of a stack, batch {SCAN_BATCH}, size {SCAN_SIZE}, beside torch's causal attention",
+        "A layer with its linear map; attention without. Operations of torch are about as many launches on a GPU.",
+        measure_scan,
+    ),
 ]
 
 

@@ -67,12 +67,21 @@ def settings_of(memory: str, given: dict[str, Any], **fields: Any) -> SimpleName
     return SimpleNamespace(memory=memory, **fields, **(dict.fromkeys(setting_names()) | given))
 
 
+# The defaults of layers whose vectors are given, which replace a memory's own. With the papers' order, such a layer
+# first pushes at least what it reads: a reading is the step's own value, and older elements have no gradient.
+_OF_LAYERS: dict[str, dict[str, Any]] = {name: {"read_order": "before_push"} for name in ("stack", "queue", "deque")}
+
 # The defaults of stack attention (DuSell & Chiang 2024), which replace a memory's own; a size of None is that of x_t.
 _OF_STACK_ATTENTION: dict[str, dict[str, Any]] = {
     "superposition": {"memory_size": None, "no_op": True, "push_value_activation": "identity"},
     "nondeterministic": {"memory_size": 5, "push_value_activation": "exp", "bottom_vector": "learned"},
     "stack": {"memory_size": None, "pop_control": "expected_value"},
 }
+
+
+def layer_defaults(memory: Any) -> dict[str, Any]:
+    """The defaults of a memory in a layer whose vectors are given, where they differ from its own."""
+    return _OF_LAYERS.get(memory, {}) if isinstance(memory, str) else {}
 
 
 def stack_attention_settings(memory: str, given: dict[str, Any], size: int) -> dict[str, Any]:
@@ -88,7 +97,8 @@ def stack_attention_settings(memory: str, given: dict[str, Any], size: int) -> d
     """
     if memory == "none":
         raise InputError("memory='none' reads nothing, so it cannot take the place of attention")
-    own = {name: size if value is None else value for name, value in _OF_STACK_ATTENTION.get(memory, {}).items()}
+    defaults = layer_defaults(memory) | _OF_STACK_ATTENTION.get(memory, {})
+    own = {name: size if value is None else value for name, value in defaults.items()}
     if given.get("memory_size") == 0:  # only symbols
         own.pop("bottom_vector", None)
     config = settings_of(memory, own | given, hidden_size=size, bias=False)

@@ -13,7 +13,7 @@ from ..kernels.protocol import Inputs, MemoryState
 from ..memory import memory_class
 from ..memory.controls import Controls
 from ..memory.fields import Size
-from ..memory.settings import complete_settings, settings_of
+from ..memory.settings import complete_settings, layer_defaults, settings_of
 from .controlled import Actions, ControlledMemory, Scan, blank, check_mask
 from .operator import describe, operator_obstacle, register_layer, run_as_operator
 
@@ -33,7 +33,8 @@ class MemoryLayer(ControlledMemory):
         device: the device of the parameters, as in torch's modules.
         dtype: the dtype of the parameters.
         settings: the memory's settings; see `StackRNNConfig` for their meanings and
-            `stack_lm.memory.memory_class(memory).settings` for those of a memory, with its defaults.
+            `stack_lm.memory.memory_class(memory).settings` for those of a memory, with its defaults. Here a stack,
+            queue or deque reads before it pushes (`read_order`).
 
     Attributes:
         reading_size: size of a reading, R.
@@ -60,6 +61,7 @@ class MemoryLayer(ControlledMemory):
     ) -> None:
         super().__init__()
         hidden_size = check_of(Size)("input_size", input_size)
+        settings = layer_defaults(memory) | settings
         config = settings_of(memory, settings, hidden_size=hidden_size, bias=check_of(bool)("bias", bias))
         if memory == "none":
             raise ValueError("memory='none' reads nothing; a MemoryLayer needs a memory")

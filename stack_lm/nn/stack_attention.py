@@ -24,8 +24,8 @@ class StackAttention(nn.Module):
 
     The paper's memories have its defaults: "superposition" has a no-op, elements of size d and vectors without an
     activation; "nondeterministic" has vectors of 5, `exp(W_v x_t)`, and a learned vector at the bottom, through a
-    sigmoid. With "stack", which is not in the paper, all strengths are expected values and elements have size d. Other
-    memories have their own defaults.
+    sigmoid. With "stack", which is not in the paper, all strengths are expected values, elements have size d, and a
+    step reads before it pushes. Other memories have the defaults of `MemoryLayer`.
 
     Args:
         size: the size of x_t and of the output, d.

@@ -26,9 +26,9 @@ SHALLOW = 0.01
 class StrengthStatistics:
     """Mean, standard deviation and shares at the ends of each strength that a model emits, over all words.
 
-    Fixed strengths have none; a memory in superposition, or no memory, has no strengths. For a stack there is also the
-    share of the read strength from below the element just pushed: sum_t relu(min(read_t, total_t) - push_t) over sum_t
-    min(read_t, total_t).
+    Fixed strengths have none; a memory in superposition, or no memory, has no strengths. Heads count as words. For a
+    stack of one head that reads after its push, there is also the share of the read strength from below the element
+    just pushed: sum_t relu(min(read_t, total_t) - push_t) over sum_t min(read_t, total_t).
 
     Args:
         model: any, with or without memory layers.
@@ -85,7 +85,9 @@ class _LayerStatistics:
             if not isinstance(emission, Fixed)
         }
         self._key, self.where = (f"_{number}", f"memory {number}: ") if number else ("", "")
-        self._is_stack = layer.memory.name == "stack"
+        self._heads = getattr(layer.memory, "num_heads", 1)
+        # A stack that reads before it pushes reads earlier words only.
+        self._is_stack = layer.memory.name == "stack" and layer.memory.read_order == "after_push" and self._heads == 1
         # For each strength: its sum, that of its squares, words at 0, words at the maximum. Then the number of words,
         # and what they read from below the top and in all.
         self._sums = torch.zeros(4 * len(self._maxima) + 3, dtype=torch.float64)
@@ -97,7 +99,7 @@ class _LayerStatistics:
             margin = AT_AN_END * maximum
             low, high = (values < margin).sum(), (values > maximum - margin).sum()
             sums += [values.sum(), values.square().sum(), low, high]
-        sums.append(inside.sum())
+        sums.append(inside.sum() * self._heads)
         if self._is_stack:
             push, read, total = (actions[f"{name}_strength"][inside].double() for name in ("push", "read", "total"))
             reached = torch.minimum(read, total)
@@ -147,5 +149,8 @@ class _LayerStatistics:
                 signs[f"the {short} strength has collapsed"] = about
         share = record.get(self._name("read_below_top"), 1.0)
         if share < SHALLOW:
-            signs["the stack is used as a register"] = f"{share:.1%} of what is read lies below the top element"
+            about = f"{share:.1%} of what is read lies below the top element, so older ones get hardly any gradient"
+            signs["the stack is used as a register"] = (
+                f"{about}; model.read_order=before_push reads them from the start"
+            )
         return signs

@@ -191,3 +191,12 @@ def test_reading_times_are_those_of_the_page():
     assert len(rows) == 11
     assert [row for row in rows if row not in page] == []
     assert f"The {result.stdout.split()[0]} words" in page
+
+
+def test_the_checks_on_a_gpu_take_eight_minutes_at_most():
+    script = FOLDER / "gpu_check.sh"
+    assert subprocess.run(["sh", "-n", script], check=False).returncode == 0
+    parts = [line.split() for line in script.read_text().splitlines() if line.strip().startswith("part ")]
+    sizes = 3  # of the loop over hidden sizes
+    limits = [int(words[1]) * (sizes if '"scan' in words else 1) for words in parts]
+    assert sum(limits) - 2 * 60 <= 8 * 60  # without the two parts of the quick run

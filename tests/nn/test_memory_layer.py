@@ -15,7 +15,8 @@ WITH_MEMORY = [fields for fields in MEMORIES if fields["memory"] != "none"]
 
 def make(fields, input_size=7):
     memory, settings = fields["memory"], {name: value for name, value in fields.items() if name != "memory"}
-    return MemoryLayer(input_size, memory, **{"memory_size": 3} | settings)
+    papers = {"read_order": "after_push"} if memory in ("stack", "queue", "deque") else {}
+    return MemoryLayer(input_size, memory, **{"memory_size": 3} | papers | settings)
 
 
 @pytest.mark.parametrize("fields", WITH_MEMORY, ids=str)
@@ -225,6 +226,20 @@ def test_heads_are_memories_side_by_side(memory, backend):
     of_head = readings.unflatten(2, (ends, 3, 2))[:, :, :, 1].flatten(2)
     torch.testing.assert_close(one(hidden)[0], of_head)
     torch.testing.assert_close(one(hidden)[1].memory.strengths, state.memory.strengths[:, 1])
+
+
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque"])
+@pytest.mark.parametrize("backend", ["reference", "numba", "parallel"])
+def test_by_default_it_reads_before_it_pushes(memory, backend):
+    """So the first reading is that of an empty memory; the papers' order is a setting."""
+    for settings, empty in (({}, True), ({"read_order": "after_push"}, False)):
+        layer = MemoryLayer(6, memory, **settings)
+        layer.scan_backend = backend
+        readings = layer(torch.randn(2, 3, 6))[0]
+        assert readings[:, 0].any() != empty
+        assert readings[:, 1:].any(2).all()
+    with pytest.raises(ValueError, match="read_order must be one of 'after_push', 'before_push'; got 'first'"):
+        MemoryLayer(6, memory, read_order="first")
 
 
 def test_heads_must_divide_the_element():

@@ -34,7 +34,7 @@ def superposition(logits):
 
 
 def strengths(logits):
-    """Pop, push and read as in Grefenstette et al. (2015), eqs. 1-3, the strengths expected values."""
+    """Pop, push and read as in Grefenstette et al. (2015), eqs. 1-3, but the read comes before the push."""
     support = [torch.arange(size).double() for size in SUPPORT]
     elements, readings = [], []
     for z in logits:
@@ -45,12 +45,12 @@ def strengths(logits):
             removed = torch.minimum(strength, pop)
             pop = pop - removed
             kept.insert(0, (value, strength - removed))
-        elements = [*kept, (torch.tanh(z[:M]), push)]
         reading = torch.zeros(M).double()
-        for value, strength in reversed(elements):
+        for value, strength in reversed(kept):
             used = torch.minimum(strength, read)
             read, reading = read - used, reading + used * value
         readings.append(reading)
+        elements = [*kept, (torch.tanh(z[:M]), push)]
     return readings
 
 
@@ -113,7 +113,8 @@ def test_an_output_has_the_actions_of_its_own_step_and_of_none_after_it(memory):
     layer, x = make(memory), torch.randn(1, 5, D).double().requires_grad_()
     for t in range(5):
         (gradient,) = torch.autograd.grad(layer(x)[0][0, t].square().sum(), x)
-        assert gradient[0, t].abs().max() > 1e-6
+        if t or memory != "stack":  # which reads before its first push
+            assert gradient[0, t].abs().max() > 1e-6
         assert not gradient[0, t + 1 :].any()
 
 

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from .intervals import Amounts, Block, Elements, Heights, Kind, first_elements, touched, walk, weights
 
-# Steps of a block: their square is its work, and on a GPU launches cost more.
-_STEPS, _STEPS_OF_A_GPU = 64, 256
+# Steps of a block. A GPU waits for launches, as many in each block, so it takes up to _MOST, if the work fits,
+# which grows with the square.
+_STEPS, _MOST, _WORK = 64, 1024, 2**23
 
 
 class Sequence(NamedTuple):
@@ -38,7 +39,10 @@ class Sequence(NamedTuple):
     @property
     def starts(self) -> range:
         """The first step of each block."""
-        return range(0, self.steps, _STEPS if self.values.device.type == "cpu" else _STEPS_OF_A_GPU)
+        steps = _STEPS
+        while self.values.device.type != "cpu" and steps < _MOST and len(self.values) * (2 * steps) ** 2 <= _WORK:
+            steps *= 2
+        return range(0, self.steps, steps)
 
     def part(self, start: int) -> tuple[Amounts, Tensor | None]:
         """The amounts and the mask of the block that begins there."""

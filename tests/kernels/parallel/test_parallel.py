@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kernels.comparison import check_layer, some_mask, spread_out
 
 from stack_lm import MemoryLayer, StackRNNCell, StackRNNConfig, explain_backend
-from stack_lm.kernels.parallel import backend, scan
+from stack_lm.kernels.parallel import backend, intervals, scan
 from stack_lm.memory import NeuralDeque, NeuralQueue, NeuralStack, StackState, stack_weights
 
 ORDERS = ("after_push", "before_push")
@@ -201,6 +201,16 @@ def test_the_stack_as_attention(memory):
         furthest(results(memory, state, actions, None, in_steps), results(memory, state, actions, None, as_attention))
         < 1e-12
     )
+
+
+def test_on_a_gpu_few_blocks_mean_few_launches():
+    """Their number depends on the number of sequences, not on the device at hand."""
+    kind = intervals.Kind(True, False, False, False)
+    for rows, blocks in ((8, 2), (128, 8), (4_096, 32)):
+        none = torch.empty(rows, 2_048, device="meta")
+        amounts = intervals.Amounts(none, None, none, None, none, None)
+        sequence = scan.Sequence(kind, torch.empty(rows, 2_048, 3, device="meta"), none[:, :0], amounts, None)
+        assert len(sequence.starts) == blocks
 
 
 def test_what_is_not_finite_is_not_hidden():
