@@ -223,7 +223,7 @@ def _trees_of_records(source: str, decoder: str) -> Iterator[ConstituencyTree | 
     for number, record in rows:
         yield from errors
         errors.clear()
-        if not isinstance(record, dict):  # an empty line
+        if isinstance(record, str):  # an empty line
             continue
         try:
             yield _from_record(record, f"{source}, {unit} {number}", decoder)

@@ -261,7 +261,7 @@ def _checked(sentences: Iterable[str | Sequence[str]]) -> list[str | Sequence[st
         raise InputError(f"sentences must be texts or a data frame; got {type(sentences).__name__}")
     texts = list(sentences)
     for number, sentence in enumerate(texts, start=1):
-        words = sentence if isinstance(sentence, (list, tuple)) else [sentence]
+        words: Sequence[Any] = sentence if isinstance(sentence, (list, tuple)) else [sentence]
         if not all(isinstance(word, str) for word in words):
             raise InputError(f"sentence {number} must be a text; got {sentence!r}")
         try:

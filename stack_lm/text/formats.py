@@ -24,8 +24,8 @@ _ROWS = 1024  # of a Parquet file, read at a time
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon"}
 
-Row = tuple[int, dict[str, Any] | str | list[str]]
-"""A record's number from 1, and its columns; in a format without columns its line, "" if it is empty, or its words."""
+Row = tuple[int, dict[str, Any] | str]
+"""A record's number from 1, and its columns; or, in a format without columns, its line or its words, or ""."""
 
 
 class Lines(NamedTuple):
@@ -48,7 +48,7 @@ class Format(NamedTuple):
     """A format of files: the endings of their names, the unit of their records for messages, and their reader.
 
     The reader reads lines or whole files. Plain text, trees and CoNLL-U have no column to choose; the latter two have
-    words, and not texts.
+    words, which single spaces separate.
     """
 
     endings: tuple[str, ...]
@@ -134,7 +134,7 @@ def _read_text(lines: Lines) -> Iterator[Row]:
 
 def _read_conllu(lines: Lines) -> Iterator[Row]:
     for sentence in sentences_of_conllu(lines.numbered, lines.name, lines.on_error):
-        yield sentence.number, sentence.words
+        yield sentence.number, " ".join(sentence.words)
 
 
 def read_tagged_conllu(path: str | Path, on_error: OnError) -> Iterator[TaggedWords]:
@@ -153,7 +153,8 @@ def read_tagged_conllu(path: str | Path, on_error: OnError) -> Iterator[TaggedWo
 
 def _read_trees(path: str | Path, on_error: OnError) -> Iterator[Row]:
     text = without_remarks(read_text(path))
-    yield from words_of_trees(text, check_file(path), on_error)
+    for number, words in words_of_trees(text, check_file(path), on_error):
+        yield number, " ".join(words)
 
 
 def _read_jsonl(lines: Lines) -> Iterator[Row]:

@@ -184,10 +184,10 @@ def _records(
     """The records of one file."""
     chosen: str | None = None
     has_text = False
+    has_words = any(known.has_words and known.unit == unit for known in FORMATS.values())
     for number, row in rows:
-        tokens = tuple(row) if isinstance(row, list) else None
-        if not isinstance(row, dict):
-            text, fields = row if isinstance(row, str) else " ".join(row), {}
+        if isinstance(row, str):
+            text, fields = row, {}
             if row and chosen is None and column not in (None, TEXT):
                 raise InputError(f"{source} is plain text, which has no columns; got the column {column!r}")
         else:
@@ -206,7 +206,7 @@ def _records(
             text = ""
         else:
             continue
-        yield Record(number, text, fields, source, unit, tokens)
+        yield Record(number, text, fields, source, unit, tuple(filter(None, text.split(" "))) if has_words else None)
     if not has_text:
         raise InputError(f"{source} has no text" + (f" in the column {chosen!r}" if chosen else ""))
 

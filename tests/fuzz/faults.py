@@ -258,7 +258,7 @@ def _judge_words(case: Case, outcome: Outcome, result: Any) -> str | None:
     if not rows or "model" in rows[0]:
         return None
     out = "".join(word for row in rows for word in row.get("words", [row.get("word")]))
-    given = WORDS_OF[named[0].suffix](named[0].read_text(encoding="utf-8").replace("\ufeff", " "))
+    given = WORDS_OF[named[0].suffix](named[0].read_text(encoding="utf-8").replace("\ufeff", ""))
     if "".join(out.split()) != "".join(given.split()):
         return f"other words: {given.split()[:20]} went in, {out[:100]!r} came out"
     return None
@@ -267,7 +267,7 @@ def _judge_words(case: Case, outcome: Outcome, result: Any) -> str | None:
 def _of_conllu(text: str) -> str:
     """The words of lines, but for the parts of others."""
     words, covered, before = [], 0, ""
-    for line in text.split("\n"):
+    for line in re.split("\r\n?|\n", text):
         number, *cells = line.split("\t")
         first, _, last = number.partition("-")
         if first.isdecimal():
