@@ -172,13 +172,14 @@ def _split(
 ) -> tuple[list[str], np.ndarray]:
     """The words and the punctuation split off them, and the one of these to which each token belongs.
 
-    A word without parts is as it was given, not as the tokenizer reads it.
+    A word that the tokenizer reads in another form than it was given has no parts.
     """
     parts, points = [], []
     for word, own, word_points in zip(words, given, split_points(words, offsets), strict=True):
+        if word != own:
+            word_points = word_points[:1]
         stops = [point - word_points[0] for point in word_points[1:]]
-        pieces = zip([0, *stops], [*stops, len(word)], strict=True)
-        parts += [word[start:stop] for start, stop in pieces] if stops else [own]
+        parts += [own[start:stop] for start, stop in zip([0, *stops], [*stops, len(own)], strict=True)]
         points += word_points
     return parts, np.searchsorted(points, _places(_starts(words), offsets), side="right") - 1
 

@@ -286,6 +286,8 @@ def test_escapes_and_lists_of_words():
         escaped = surprisal(model, [["cats", "-LRB-", "old", "-RRB-", "fear"]], tokenizer, punctuation="split")
     assert escaped["word"].tolist() == ["cats", "-LRB-", "old", "-RRB-", "fear"]
     pd.testing.assert_frame_equal(escaped.drop(columns="word"), plain.drop(columns="word"))
+    table = surprisal(model, [["cats", "a-LRB-b-RRB-"]], tokenizer, punctuation="split")
+    assert table["word"].tolist() == ["cats", "a-LRB-b-RRB-"]
     (wide,) = surprisal(model, [["cats", "old\u00a0dogs"]], tokenizer)["n_tokens"][1:]
     assert wide == 2
 
