@@ -24,12 +24,11 @@ def stack_weights(
     """
     step = torch.arange(push_strength.shape[-1], device=push_strength.device)
     later = step.unsqueeze(1) > step  # [t, i]
-    free = (push_strength - pop_strength).cumsum(
-        -1
-    ) - push_strength  # the height after the pop, if it could be negative
+    # The height after the pop, if it could be negative.
+    free = (push_strength - pop_strength).cumsum(-1) - push_strength
     bottom = free + torch.relu((-free).cummax(-1).values)
     top = bottom + push_strength
-    cut = bottom.unsqueeze(-1).masked_fill(~later, torch.inf).cummin(-2).values  # the lowest pop since then
+    cut = bottom.unsqueeze(-1).masked_fill(~later, torch.inf).cummin(-2).values  # by the lowest pop since then
     end = (top if read_order == "after_push" else bottom).unsqueeze(-1)
     above = torch.minimum(top.unsqueeze(-2), cut)
     below = torch.maximum(bottom.unsqueeze(-2), end - read_strength.unsqueeze(-1))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import inspect
 import os
 import pkgutil
 import re
@@ -19,6 +20,7 @@ import stack_lm
 from stack_lm import StackRNNConfig
 from stack_lm.cli.main import COMMANDS
 from stack_lm.core.checks import checks_of
+from stack_lm.memory import stack_weights
 from stack_lm.training.config import ClassificationConfig, RunConfig
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -49,7 +51,7 @@ def run(*codes):
 
 @pytest.mark.slow
 def test_the_examples_run():
-    alone, behind, best_run = examples("memories.md")
+    alone, behind, _, best_run = examples("memories.md")
     best_run = f"{MEMORY_AND_ACTIONS}{best_run}print('a run of', len(run.moves), 'moves')\n"
     (together,) = examples("experiments.md")
     printed = run(alone, behind, best_run, examples("transduction.md")[1], together)
@@ -59,6 +61,21 @@ def test_the_examples_run():
     assert "a run of 4 moves" in printed
     for size in ("[2, 5, 16]", "[2, 5]", "[3, 9, 12]", "[3, 11]"):
         assert f"torch.Size({size})" in printed
+
+
+@pytest.mark.slow
+def test_the_first_example_of_memories_learns(tmp_path):
+    first = examples("memories.md")[2].replace("reversal.png", str(tmp_path / "reversal.png"))
+    accuracies = [float(line.split()[1]) for line in run(first).splitlines()]
+    assert len(accuracies) == 4
+    assert min(accuracies[:2]) > 99
+    assert (tmp_path / "reversal.png").stat().st_size > 1_000
+
+
+def test_the_page_of_the_design_shows_the_stack_as_attention():
+    (shown,) = (code for code in examples("architecture.md") if "cummin" in code)
+    source = "".join(line.strip() for line in inspect.getsource(stack_weights).split('"""')[2].splitlines())
+    assert "".join(line.strip() for line in shown.splitlines()) == source
 
 
 @pytest.mark.slow
