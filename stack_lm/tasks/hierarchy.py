@@ -12,6 +12,8 @@ CONTEXT_FREE, CONTEXT_SENSITIVE = "context-free", "context-sensitive"
 LEVELS = (REGULAR, DETERMINISTIC, CONTEXT_FREE, CONTEXT_SENSITIVE)
 _TASKS = {
     REGULAR: {
+        "brackets": "dyck_km",
+        "groups": "s3 s5 a5 z60 word_problem",
         "deletang2023": "even_pairs modular_arithmetic_simple parity_check cycle_navigation",
         "flare": "even_pairs repeat_01 parity cycle_navigation modular_arithmetic_simple dyck_2_3 first",
     },
@@ -28,6 +30,7 @@ _TASKS = {
         "dusell2023": "unmarked_reversal",
     },
     CONTEXT_SENSITIVE: {
+        "brackets": "shuffle",
         "deletang2023": "duplicate_string missing_duplicate odds_first binary_addition binary_multiplication "
         "compute_sqrt bucket_sort",
         "flare": "marked_copy missing_duplicate_string odds_first binary_addition binary_multiplication compute_sqrt "

@@ -8,7 +8,7 @@ import pytest
 import small_tasks
 import torch
 from conftest import run, run_json, tiny_config
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
 
 import stack_lm
 from stack_lm.core.checks import build
@@ -129,6 +129,10 @@ def test_transformers_of_the_library_and_layers_of_memory():
     assert (trace["attention.0"][0, :, 1:] == 0).all()
     assert trace["hidden_states.2"].shape == (4, 12)
     assert "symbols" not in trace
+    assert gpt2.config._attn_implementation != "eager"
+    mamba = MambaForCausalLM(MambaConfig(num_hidden_layers=2, hidden_size=8, vocab_size=9, state_size=4))
+    (trace,) = stack_lm.traces(mamba, [[1, 2, 3]])
+    assert trace["hidden_states.1"].shape == (3, 8)
     deep = stack_lm.DeepStackRNNForCausalLM(
         stack_lm.DeepStackRNNConfig(vocab_size=9, embedding_size=6, layers=[{"memory_size": 2}, {"memory_size": 3}])
     )

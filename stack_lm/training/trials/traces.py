@@ -154,11 +154,13 @@ def _run(model: Any, ids: Tensor) -> dict[str, Tensor]:
     arguments: dict[str, Any] = {} if buffered else {"use_cache": False, "output_hidden_states": True}
     if own:
         arguments["output_actions"] = True
-    elif not layers:
-        model.set_attn_implementation("eager")
-        arguments["output_attentions"] = True
     with ExitStack() as stack, torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
+        attention = getattr(model.config, "_attn_implementation", None)
+        if not own and attention is not None:  # only this one returns its weights
+            stack.callback(model.set_attn_implementation, attention)
+            model.set_attn_implementation("eager")
+            arguments["output_attentions"] = True
         for layer in layers:
             # An intervention that changes nothing reports all actions, and the readings.
             stack.enter_context(intervene(layer, Intervention()))
