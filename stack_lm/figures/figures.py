@@ -31,6 +31,8 @@ FORMATS = (".png", ".pdf", ".svg")
 COLORS = {"push_strength": "#0072B2", "pop_strength": "#D55E00", "read_strength": "#009E73"}
 # For several models, groups or rows, and lines that are distinct in grey as well.
 SERIES_COLORS = (*COLORS.values(), "#CC79A7", "#E69F00", "#56B4E9")
+# Pale enough for dark text on them (after Okabe and Ito), and never equal to a neighbour.
+ELEMENT_COLORS = ("#9ecae8", "#f5c98a", "#9fd8c2", "#eac2d9", "#f2eb9a", "#c9c9c9")
 LINES, MARKERS = ("-", "--", ":", "-."), "osD^v*P"
 NO_MATPLOTLIB = "figures need matplotlib: pip install 'stack-lm[plots]'"
 # Texts without formulas, since a word may have dollars; and what all figures share.
@@ -133,9 +135,36 @@ def draw_strengths(axes: Axes, strengths: Mapping[str, np.ndarray]) -> None:
         axes.axhline(value, color=colors[name], linestyle="--", linewidth=1.2, label=label)
 
 
+def draw_skyline(axes: Axes, words: Sequence[str], contents: np.ndarray, reads: np.ndarray) -> None:
+    """Draw a stack over a sentence: each word's element from its push on, as thick as the strength that is left of it.
+
+    Args:
+        axes: where to draw.
+        words: n of them.
+        contents: as from `ModelScorer.memory_contents` [n, n + 1], in elements, without negative numbers.
+        reads: the read strength at each word [n]: a line down from the top is what is read.
+    """
+    n = len(words)
+    tops = contents.cumsum(axis=1)
+    for element in range(contents.shape[1]):
+        steps = np.flatnonzero(contents[:, element] > 0)
+        left, base = contents[steps, element], tops[steps, element] - contents[steps, element]
+        color = ELEMENT_COLORS[element % len(ELEMENT_COLORS)]
+        axes.bar(steps, left, 1.0, bottom=base, color=color, edgecolor="white", linewidth=0.3)
+        if len(steps) and left[0] > 0.04 * tops[:, -1].max():
+            name = drawable(words[element - 1]) if element else "(beginning)"
+            axes.text(steps[0], base[0] + left[0] / 2, name, ha="center", va="center", fontsize="x-small")
+    totals = tops[:, -1]
+    lowest = np.maximum(totals - reads, 0)
+    axes.vlines(np.arange(n) + 0.38, lowest, totals, color="black", linewidth=1.6, label="read strength, from the top")
+    axes.set_ylabel("height (elements)")
+
+
 @with_plain_text
-def plot_strengths(trace: Trace, tree: ConstituencyTree | None = None, title: str = "") -> Figure:
-    """Draw push, pop and read strengths over a sentence, and its tree below the words.
+def plot_strengths(
+    trace: Trace, tree: ConstituencyTree | None = None, title: str = "", contents: np.ndarray | None = None
+) -> Figure:
+    """Draw push, pop and read strengths over a sentence, or the stack itself, and the tree below the words.
 
     After Merrill et al. (2019), figures 2 and 5. The number under each word is the total strength on the stack. A
     strength that is the same at every word, such as the pop of a model with u = 1, is a line.
@@ -144,6 +173,8 @@ def plot_strengths(trace: Trace, tree: ConstituencyTree | None = None, title: st
         trace: a trace with the signals of a stack.
         tree: over the trace's words, such as the parse from push strengths.
         title: the title of the figure.
+        contents: what is on the stack after each word, which is then drawn in place of the strengths; see
+            `draw_skyline`.
 
     Raises:
         InputError: without matplotlib, or without signals.
@@ -160,8 +191,11 @@ def plot_strengths(trace: Trace, tree: ConstituencyTree | None = None, title: st
         top, below = figure.subplots(1, 1), None
     else:
         top, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3.2, max(1.0, 0.3 * height)]})
-    draw_strengths(top, {name: trace.signals[name] for name in names})
-    top.set_ylabel("strength (elements)")
+    if contents is None:
+        draw_strengths(top, {name: trace.signals[name] for name in names})
+        top.set_ylabel("strength (elements)")
+    else:
+        draw_skyline(top, trace.words, contents, trace.signals.get("read_strength", np.zeros(n)))
     top.set_xlim(-0.6, n - 0.4)
     entries = top.get_legend_handles_labels()[1]
     fits = sum(_LETTER * len(entry) + 0.6 for entry in entries) <= width - 1

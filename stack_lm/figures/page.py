@@ -12,9 +12,8 @@ from ..parsing.drawing import draw_tree, to_svg
 from ..parsing.page import GOLD_KEY, html_page
 from ..parsing.trees import ConstituencyTree
 from .computation import Computation
+from .figures import ELEMENT_COLORS
 
-# Pale enough for dark text on them (after Okabe and Ito), and never equal to a neighbour.
-_ELEMENT_COLORS = ("#9ecae8", "#f5c98a", "#9fd8c2", "#eac2d9", "#f2eb9a", "#c9c9c9")
 _ELEMENT_WIDTH = 3.5  # em
 _LEAST_STRENGTH = 0.005  # elements; less is not shown
 
@@ -93,7 +92,7 @@ def _contents(computation: Computation, step: int) -> str:
     assert computation.contents is not None
     for element, strength in enumerate(computation.contents[step, : step + 2].tolist()):
         if strength > _LEAST_STRENGTH:
-            color, word = _ELEMENT_COLORS[element % len(_ELEMENT_COLORS)], escape(words[element])
+            color, word = ELEMENT_COLORS[element % len(ELEMENT_COLORS)], escape(words[element])
             width = strength * _ELEMENT_WIDTH
             elements.append(
                 f'<i style="width:{width:.2f}em;background:{color}" title="{word}: {strength:.2f}">{word}</i>'

@@ -55,6 +55,20 @@ def test_a_fixed_strength_is_a_line():
     assert len(plot_strengths(dataclasses.replace(sentence, actions=(fixed,))).axes[0].lines) == 2
 
 
+def test_a_stack_is_drawn_as_it_stands():
+    contents = np.array([[0.5, 1.0, 0.0, 0.0], [0.5, 0.2, 2.0, 0.0], [0.5, 0.0, 0.0, 0.7]])
+    reads = np.array([2.0, 1.0, 0.3])
+    sentence = trace(["a", "b", "c"])
+    sentence = dataclasses.replace(sentence, actions=({**sentence.signals, "read_strength": reads},))
+    (axes,) = plot_strengths(sentence, contents=contents).axes
+    found = {(bar.get_x() + 0.5, round(bar.get_y(), 6), round(bar.get_height(), 6)) for bar in axes.patches}
+    first = {(0, 0, 0.5), (0, 0.5, 1.0), (1, 0, 0.5), (1, 0.5, 0.2), (1, 0.7, 2.0)}
+    assert found == first | {(2, 0, 0.5), (2, 0.5, 0.7)}
+    assert [text.get_text() for text in axes.texts] == ["(beginning)", "a", "b", "c"]
+    windows = [sorted(y for _, y in line) for line in axes.collections[0].get_segments()]
+    np.testing.assert_allclose(windows, [[0, 1.5], [1.7, 2.7], [0.9, 1.2]])  # not below the bottom
+
+
 def test_without_tree_and_totals():
     assert len(plot_strengths(trace(["a", "b"], ("push_strength",))).axes) == 1
 

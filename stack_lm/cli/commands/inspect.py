@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(parser, "--data TREEBANK", "take the sentence from this treebank, and show its gold tree")
     option(parser, "--sentence N", "with --data: the sentence's number, from 1")
     option(parser, "-o, --output FILE", "the HTML page to write", default="inspect.html")
-    shared(parser, "--figure", figure="strengths and tree")
+    shared(parser, "--figure", figure="stack, or strengths, and tree")
     option(parser, "--distributions FILE", "also draw the distributions at each word, in the same formats")
     shared(parser, *PARSING)
 
@@ -134,7 +134,10 @@ def _inspect_sentence(options: argparse.Namespace) -> _Inspection:
     computation = computation_of_trace(trace, labels, distances=distances, contents=contents)
     record["surprisal"] = computation.panels["surprisal"].numbers[0].tolist()
     if tree is not None and trace.run is None:
-        draw = partial(plot_strengths, trace, tree, title=options.model)
+        memory = scorer.memories[scorer.layer].memory if scorer.memories else None
+        is_stack = memory is not None and memory.name == "stack" and memory.read_order == "after_push"
+        skyline = contents if is_stack else None
+        draw = partial(plot_strengths, trace, tree, title=options.model, contents=skyline)
     else:
         draw = partial(plot_computation, computation, title=options.model)
     table: dict[str, Sequence[Any]] = {"word": shown_words(words, trace.unknown)}
