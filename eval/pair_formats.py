@@ -81,7 +81,7 @@ def _row_reader(make_pair: MakePair) -> Reader:
     def read(path: Path, method: Method, words: ToWords, on_error: OnError) -> Iterator[MinimalPair]:
         unit, rows = read_rows(path, None, on_error, format_of(path) if is_table(path) else "jsonl")
         for number, row in rows:
-            if isinstance(row, str):  # an empty line
+            if not isinstance(row, dict):  # an empty line
                 continue
             try:
                 pair = make_pair(row, f"{path}, {unit} {number}", path, method, words)

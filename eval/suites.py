@@ -151,8 +151,8 @@ class SuiteResult:
     @property
     def accuracy(self) -> Accuracy:
         """The share of items whose predictions all hold, in percent, with its exact binomial interval."""
-        right = self.holds.all(1)
-        return Accuracy(100 * float(right.mean()), *binomial_interval(int(right.sum()), len(right)), len(right), None)
+        n_right, n = int(self.holds.all(1).sum()), len(self.holds)
+        return Accuracy(100 * n_right / n, *binomial_interval(n_right, n), n, None)
 
     @property
     def by_prediction(self) -> float:
@@ -219,7 +219,7 @@ def read_suite(path: str | Path, formulas: Sequence[str] = ()) -> Suite:
     """
     metric, given, items = (_read_csv if format_of(path) == "csv" else _read_json)(path)
     check_name(f"{path}: metric", metric, METRICS)
-    predictions = tuple(_in_file(path, lambda text=text: Formula(text)) for text in formulas or given)
+    predictions = tuple(_formula(path, text) for text in formulas or given)
     if not predictions:
         raise InputError(f"{path} has no formula" + ("; give one by --formula" if not given else ""))
     for item in items:
@@ -232,9 +232,9 @@ def read_suite(path: str | Path, formulas: Sequence[str] = ()) -> Suite:
     return Suite(Path(path).name.split(".")[0], metric, predictions, items)
 
 
-def _in_file(path: str | Path, make: Callable[[], Formula]) -> Formula:
+def _formula(path: str | Path, text: str) -> Formula:
     try:
-        return make()
+        return Formula(text)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
@@ -265,10 +265,11 @@ def _read_json(path: str | Path) -> tuple[str, list[str], tuple[SuiteItem, ...]]
 def _read_csv(path: str | Path) -> tuple[str, list[str], tuple[SuiteItem, ...]]:
     rows = []
     for number, row in read_rows(path, None, fail, "csv")[1]:
+        if not isinstance(row, dict):  # an empty row
+            continue
         if missing := [name for name in _CSV_COLUMNS if name not in row]:
             raise InputError(f"{path}, row {number}: a suite needs the column {missing[0]!r}")
-        if not isinstance(row, str):
-            rows.append(tuple(row[name] or "" for name in _CSV_COLUMNS))
+        rows.append(tuple(row[name] or "" for name in _CSV_COLUMNS))
     return "sum", [], _items(path, rows)
 
 

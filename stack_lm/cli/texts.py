@@ -162,21 +162,22 @@ def _segmented(records: Sequence[Record | None], mode: Segmentation) -> list[Rec
     return sentences
 
 
-def note_strange_words(name: str, words: Sequence[str], unknown: np.ndarray, n_tokens: np.ndarray | None) -> None:
+def note_strange_words(name: str, words: Sequence[str], unknown: np.ndarray, n_tokens: np.ndarray) -> None:
     """Print a note if a model hardly knows the words of a text, which may be in another language.
 
     Args:
         name: the model.
         words: all words of the text, n of them.
         unknown: whether a word is outside the vocabulary [n].
-        n_tokens: their numbers of tokens [n]; None if words are tokens.
+        n_tokens: their numbers of tokens [n].
     """
     lengths = np.array([sum(map(str.isalpha, word)) for word in words])
-    pieces = np.zeros(len(words), dtype=bool) if n_tokens is None else (lengths > 3) & (2 * n_tokens > lengths)
-    strange = int((unknown | pieces).sum())
-    if 2 * strange > len(words) > 1:
-        how = "unknown" if not pieces.any() else "unknown, or in tokens of less than two letters"
-        print_note(f"{strange:,} of {len(words):,} words are {how} to {name}; is it a model of this language?")
+    marks = np.array([len(word) for word in words]) - lengths  # each may be a token
+    pieces = (lengths > 3) & (3 * (n_tokens - marks) >= lengths)
+    strange, n = int((unknown | pieces)[lengths > 0].sum()), int((lengths > 0).sum())
+    if 2 * strange > n > 1:
+        how = "unknown, or in tokens of at most three letters," if pieces.any() else "unknown"
+        print_note(f"{strange:,} of {n:,} words are {how} to {name}; is it a model of this language?")
 
 
 def read_texts(source: str, options: argparse.Namespace, problems: Problems) -> list[Record | None]:

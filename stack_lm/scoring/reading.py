@@ -127,11 +127,13 @@ class SequenceReader(MemoryLayers):
 
     @cached_property
     def begins_word(self) -> np.ndarray | None:
-        """True for tokens that begin a word, by a space, or end the text [V]; None if tokens do not begin with spaces."""
+        """True for tokens that begin a word, by a space, or end a text [V]; None if tokens do not begin with spaces."""
         if not any(token.startswith(_SPACES) for token in self.tokenizer.tokenize("a a")):
             return None
         begins = np.zeros(self.model.config.get_text_config().vocab_size, dtype=bool)
-        for i, token in enumerate(self.tokenizer.convert_ids_to_tokens(range(min(len(begins), len(self.tokenizer))))):
+        for i, token in enumerate(
+            self.tokenizer.convert_ids_to_tokens([*range(min(len(begins), len(self.tokenizer)))])
+        ):
             begins[i] = (token or "").startswith(_SPACES)
         begins[self.tokenizer.all_special_ids] = True
         return begins

@@ -59,6 +59,8 @@ class _Settings(NamedTuple):
     end: bool
     word_ends: WordEnds
     entropy: bool
+    frequencies: Mapping[str, int] | None
+    lags: int
 
 
 def surprisal(
@@ -99,8 +101,7 @@ def surprisal(
         end: add a row for the end of each sentence. The sum of a sentence's rows is then its surprisal.
         entropy: add the entropies.
         frequencies: the counts of words, in lower case; adds their logarithms.
-        lags: repeat the numbers of this many words before, within the sentence or context; that of an unknown word, or
-            of none, is NaN.
+        lags: repeat the numbers of this many words before; NaN for none in the sentence or context, and unknown words.
         progress: called with the number of sentences done, batch by batch.
         reading: of a model that is loaded or given: `device`, `batch_tokens`, `window` (see `ModelScorer`).
 
@@ -111,26 +112,30 @@ def surprisal(
         InputError: if the model cannot be loaded, a text is not a string or cannot be read, a context is missing, lags
             are as long as the longest text, or an argument is not one of those above.
     """
-    settings = _Settings(str(base), punctuation, end, word_ends, entropy)
-    _check_arguments(settings, lags)
+    settings = _Settings(str(base), punctuation, end, word_ends, entropy, frequencies, lags)
+    _check_arguments(settings)
     import pandas as pd
 
-    fields: pd.DataFrame | None = None
-    contexts: list[Hashable] | None = None
-    if isinstance(sentences, pd.DataFrame):
-        frame = sentences
-        fields, sentences = _columns_of(frame, column)
-        contexts = _contexts_of(frame, context, sentences)
-    elif context is not None:
-        raise InputError("context: a column, so the texts must come in a data frame")
-    table = _table(_as_scorer(model, tokenizer, reading), _checked(sentences), contexts, settings, progress)
-    if frequencies is not None:
-        table["log_frequency"] = _log_frequencies(table["word"], frequencies) / NATS[settings.base]
-    _add_lags(table, lags, contexts, end)
+    texts, contexts, fields = _texts_of(sentences, column, context)
+    table = _table(_as_scorer(model, tokenizer, reading), texts, contexts, settings, progress)
     if fields is None:
         return table
     repeated = fields.iloc[table["sentence"].to_numpy() - 1].reset_index(drop=True)
     return pd.concat([repeated, table], axis=1)
+
+
+def _texts_of(
+    sentences: Any, column: Hashable | None, context: Hashable | None
+) -> tuple[list[str | Sequence[str]], list[Hashable] | None, pd.DataFrame | None]:
+    """The texts, the context of each, and the other columns of a data frame."""
+    import pandas as pd
+
+    if not isinstance(sentences, pd.DataFrame):
+        if context is not None:
+            raise InputError("context: a column, so the texts must come in a data frame")
+        return _checked(sentences), None, None
+    fields, texts = _columns_of(sentences, column)
+    return _checked(texts), _contexts_of(sentences, context, texts), fields
 
 
 def _table(
@@ -140,7 +145,7 @@ def _table(
     settings: _Settings,
     progress: Progress | None,
 ) -> pd.DataFrame:
-    """The columns that come from the model."""
+    """The columns that are ours."""
     import pandas as pd
 
     if settings.end and not scorer.end_tokens:
@@ -149,11 +154,14 @@ def _table(
     blocks = list(_scored(scorer, words, contexts, settings, progress))
     table = pd.DataFrame({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]})
     table["word"] = table["word"].astype(pd.StringDtype(na_value=np.nan))  # lengths of words are int64
-    for name in ("surprisal", "entropy", "entropy_reduction"):
+    if settings.frequencies is not None:
+        table["log_frequency"] = _log_frequencies(table["word"], settings.frequencies)
+    for name in ("surprisal", "entropy", "entropy_reduction", "log_frequency"):
         if name in table:
             table[name] /= NATS[settings.base]
     if settings.punctuation == "attach":
         del table["punctuation"]
+    _add_lags(table, settings, contexts)
     return table
 
 
@@ -163,12 +171,13 @@ def _log_frequencies(words: pd.Series, frequencies: Mapping[str, int]) -> pd.Ser
     return words.map(lambda word: math.log((frequencies.get(word[inner(word)].lower(), 0) + 1) / total)).astype(float)
 
 
-def _add_lags(table: pd.DataFrame, lags: int, contexts: Sequence[Hashable] | None, end: bool) -> None:
+def _add_lags(table: pd.DataFrame, settings: _Settings, contexts: Sequence[Hashable] | None) -> None:
     """Add the columns of the words before."""
+    lags = settings.lags
     if not lags:
         return
     table["length"] = table["word"].map(lambda word: len(word[inner(word)])).astype(np.int64)
-    is_word = table["sentence"].duplicated(keep="last") if end else table["sentence"] > 0
+    is_word = table["sentence"].duplicated(keep="last") if settings.end else table["sentence"] > 0
     texts = table["sentence"][is_word]
     if contexts is not None:
         texts = texts.map(lambda number: contexts[number - 1])
@@ -213,13 +222,13 @@ def numbers_in(columns: Iterable[str]) -> list[str]:
     return [name for name in columns if name in known or _STRENGTHS.fullmatch(name) or _LAGGED.fullmatch(name)]
 
 
-def _check_arguments(settings: _Settings, lags: int) -> None:
+def _check_arguments(settings: _Settings) -> None:
     if settings.base not in NATS:
         raise InputError(f"base must be one of {', '.join(NATS)}; got {settings.base}")
     check_name("punctuation", settings.punctuation, get_args(Punctuation))
     check_name("word_ends", settings.word_ends, get_args(WordEnds))
-    if lags < 0:
-        raise InputError(f"lags must be at least 0; got {lags}")
+    if settings.lags < 0:
+        raise InputError(f"lags must be at least 0; got {settings.lags}")
 
 
 def _contexts_of(frame: pd.DataFrame, context: Hashable | None, texts: Sequence[Any]) -> list[Hashable] | None:
@@ -254,7 +263,7 @@ def _columns_of(frame: pd.DataFrame, column: Hashable | None) -> tuple[pd.DataFr
     return fields.rename(columns=name_clashes(fields.columns)), texts.astype(object).where(texts.notna(), "").tolist()
 
 
-def _checked(sentences: Iterable[str | Sequence[str]]) -> list[str | Sequence[str]]:
+def _checked(sentences: Any) -> list[Any]:
     if isinstance(sentences, str):
         raise InputError("sentences must be a list of texts or a data frame; got one text")
     if not isinstance(sentences, Iterable):

@@ -51,9 +51,8 @@ def place(
     Raises:
         InputError: as `SentenceEncoder.encode`.
     """
-    settings = {"punctuation": punctuation, "numbers": numbers}
     if contexts is None:
-        encodings = list(encoder.encode(sentences, tags, **settings))
+        encodings = list(encoder.encode(sentences, tags, punctuation=punctuation, numbers=numbers))
         return [encoding.ids for encoding in encodings], [Placed(each, i, 0) for i, each in enumerate(encodings)]
     members: dict[Hashable, list[int]] = {}
     for i, context in enumerate(contexts):
@@ -61,7 +60,7 @@ def place(
     placed: dict[int, Placed] = {}
     sequences: list[list[int]] = []
     if encoder.end:
-        encodings = list(encoder.encode(sentences, tags, **settings))
+        encodings = list(encoder.encode(sentences, tags, punctuation=punctuation, numbers=numbers))
         for number, group in enumerate(members.values()):
             sequences.append([])
             for i in group:

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> Report:
         raise InputError("give a --region or a --pattern")
     check_ending("--items", options.items, TABLES)
     check_outputs({"--items": options.items}, [options.table])
-    rows = [row for _, row in read_rows(options.table, None, fail, None)[1] if not isinstance(row, str)]
+    rows = [row for _, row in read_rows(options.table, None, fail, None)[1] if isinstance(row, dict)]
     columns = list(rows[0]) if rows else []
     for name in ("sentence", "position", "word", options.item, *options.by, options.column):
         if name not in columns:

@@ -73,7 +73,9 @@ def run(options: argparse.Namespace) -> Report:
     made = [parse for parse in parses if parse is not None and parse.unknown is not None]
     if made:
         unknown = np.concatenate([parse.unknown for parse in made])
-        note_strange_words(options.model, [word for parse in made for word in parse.words], unknown, None)
+        words = [word for parse in made for word in parse.words]
+        sizes = {word: len(parser.scorer.tokenizer.tokenize(word)) for word in set(words)}
+        note_strange_words(options.model, words, unknown, np.array([sizes[word] for word in words]))
     _check_parses(source, records, [i for i, parse in enumerate(parses) if parse is None], knows)
     how: dict[str, Any] = {"model": options.model, "signal": parser.signal}
     if options.ensemble:

@@ -161,7 +161,7 @@ def _frequencies(options: argparse.Namespace) -> dict[str, int] | None:
             raise InputError(f"--frequencies model: {options.models[0]} has no word_counts.tsv; name a table")
     counts: dict[str, int] = {}
     for number, row in read_rows(path, None, fail, None)[1]:
-        if isinstance(row, str) or not {"word", "count"} <= row.keys() or not str(row["count"]).isdecimal():
+        if not (isinstance(row, dict) and {"word", "count"} <= row.keys() and str(row["count"]).isdecimal()):
             raise InputError(f"{path}, row {number}: a word and its count are needed, in the columns word and count")
         counts[row["word"].lower()] = counts.get(row["word"].lower(), 0) + int(row["count"])
     return counts
