@@ -151,7 +151,7 @@ class Content(NamedTuple):
 def find_files(path: Path) -> dict[str, Path]:
     """The files of a task by split; a single file is for training, with those beside it if it is of MLRegTest."""
     if not path.is_dir():
-        parts = {split: Path(str(path).replace("_Train.", f"_{part}.")) for part, split in _PARTS.items()}
+        parts = {split: Path(str(path).replace("_Train.txt", f"_{part}.txt")) for part, split in _PARTS.items()}
         beside = {split: file for split, file in parts.items() if file != path and file.is_file()}
         return {"train": Path(check_file(path)), **beside}
     by_split: dict[str, Path] = {}

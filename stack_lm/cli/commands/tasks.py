@@ -46,7 +46,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         for name, (run_action, summary, example) in _ACTIONS.items()
     )
     for action in (show, check):
-        option(action, "NAME", "as in the list, such as hao2018/xor; or a file or folder of your own")
+        name = "as in the list, such as hao2018/xor; a file or folder of your own; or regex:EXPRESSION, grammar:FILE, "
+        option(action, "NAME", f"{name}automaton:FILE")
     shared(show, "--seed", seed="seed of the data (default: 0)")
     option(show, "-n N", "number of examples", default=5)
     option(show, "--split NAME", "train, validation or test", default="train")
@@ -280,6 +281,7 @@ _ACTIONS = {
         show_examples,
         "print examples of a task with their targets, and which of them are scored",
         "stack-lm tasks show suzgun2019/dyck2 --seed 0 -n 5 --split test\n"
+        "  stack-lm tasks show 'regex:(ab)*' kind=language\n"
         "  stack-lm tasks show grefenstette2015/copy symbols=16 --longest 16",
     ),
     "check": (

@@ -2,7 +2,8 @@
 
 TABLE is the name of a table, such as hao2018/table1, or a YAML file of one; PRESET and TASK make a table of one row.
 TASK may be a file of your own (.csv, .tsv, .jsonl) with the columns input,output or string,label or text, or a folder
-with train, validation and test files. It takes the preset's network, with a head for its kind (docs/tasks.md).
+with train, validation and test files; or a language: regex:EXPRESSION, grammar:FILE or automaton:FILE. It takes the
+preset's network, with a head for its kind (docs/tasks.md).
 Any key of model, training and options (those of the task) can be overridden, and output_dir:
 `training.epochs=20 model.hidden_size=16`. Each finished trial is one line of results.jsonl in output_dir;
 `stack-lm results DIR` shows them beside the paper's numbers.
@@ -24,7 +25,8 @@ EXAMPLE = (
     "stack-lm train task hao2018/linear_stack hao2018/reversal --seeds 10 --jobs 2\n"
     "  stack-lm train task hao2018/table1 --jobs 2 --resume\n"
     "  stack-lm train task hao2018/table1 --jobs 2 --resume --rows reversal -o runs/reversal\n"
-    "  stack-lm train task suzgun2019/lstm labels.csv --seeds 3 --jobs 2 options.test=0.2"
+    "  stack-lm train task suzgun2019/lstm labels.csv --seeds 3 --jobs 2 options.test=0.2\n"
+    "  stack-lm train task flare/lstm 'regex:(ab|b)*' --seeds 3"
 )
 
 
