@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..core.errors import InputError
 from ..parsing.ensemble import LONGEST, are_words, elect_tree
 from ..parsing.trees import ConstituencyTree
+from ..text.escapes import escape_words
 from .batches import length_batches
 from .encoding import Encoding, SentenceEncoder, last_tokens
 
@@ -44,6 +45,8 @@ class SpanScorer:
     def encode(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[list[int], list[int]]]:
         """The token ids of each sentence, framed, and its fences (see `SpanParserModel.forward`).
 
+        Brackets are read as "-LRB-" and "-RRB-", since a parser learns from files of trees, in which they are escaped.
+
         Raises:
             InputError: for a sentence without words or with more than 2,000, or a word without tokens.
         """
@@ -52,7 +55,7 @@ class SpanScorer:
                 raise InputError(
                     f"sentence {number} has {len(words):,} words; a span parser can parse {LONGEST:,} at most"
                 )
-        for encoding in self._encoder.encode(sentences, None):
+        for encoding in self._encoder.encode([escape_words(words) for words in sentences], None):
             yield encoding.ids, _fences(encoding)
 
     def probabilities(

@@ -10,7 +10,8 @@ from ..core.errors import InputError, OnError, fail
 from ..core.messages import counted, shortened
 
 TRACE = "-NONE-"
-_LEAF = r"(?:\\[()]|[^\s()])+"
+# With brackets after a backslash. A plain group for each character would take gigabytes for a long word.
+_LEAF = r"(?=[^\s()])[^\s()\\]*(?:\\[()]?[^\s()\\]*)*"
 # Only ASCII's white space separates, as in EVALB: a word may have a no-break space.
 TOKENS = re.compile(rf"\(\s*([^\s()]+)\s+({_LEAF})\s*\)|\(\s*([^\s()]*)|(\))|({_LEAF})", re.ASCII)
 """A tag with its word, which comes most often; an opening bracket with its label; a closing bracket; a bare word."""

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..escapes import ESCAPES, treebank_word, unescape_word
+from ..escapes import treebank_word, unescape_word
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -19,9 +19,10 @@ _QUOTES = {"``": '"', "''": '"'}
 
 
 class TreebankForms:
-    """The words of a sentence, in the form that the vocabulary has: "(" or "-LRB-", "1/2" or "1\\\\/2".
+    """The words of a sentence, in the form that the vocabulary has: "(" or "-LRB-", "1/2" or "1\\/2".
 
-    A vocabulary has the form with fewer unknown tokens, or else with fewer tokens. The first change is a warning.
+    A word that is a token stays; otherwise a form that is one replaces it. Escapes inside longer words go if the
+    vocabulary has brackets or slashes but not their escapes. The first change is a warning.
 
     Args:
         tokenizer: any fast tokenizer.
@@ -29,11 +30,10 @@ class TreebankForms:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
-        escaped, plain = (self._cost(" ".join(forms)) for forms in (list(ESCAPES)[:2], "()"))
-        self._is_plain, self._is_escaped = plain < escaped, escaped < plain
-        self._may_change = re.compile(_ESCAPED if self._is_plain else f"{_ESCAPED}|{_PLAIN}", re.IGNORECASE)
-        unknown, tokens = self._cost("")
-        self._least = (unknown, tokens + 1)  # the cost of a word that is one token
+        self._before = self._cost("")
+        self._has_brackets = self._is_token("(") and not self._is_token("-LRB-")
+        self._has_slashes = self._is_token("/") and not self._is_token("\\/")
+        self._may_change = re.compile(_ESCAPED if self._has_brackets else f"{_ESCAPED}|{_PLAIN}", re.IGNORECASE)
         self._forms: dict[str, str] = {}
         self._warned = False
 
@@ -45,26 +45,24 @@ class TreebankForms:
 
     def _form(self, word: str) -> str:
         if word not in self._forms:
-            plain, escaped = unescape_word(word), treebank_word(word)
-            first = word  # of those that cost the same
-            if self._is_plain and "\\" in word:
-                first = plain
-            elif self._is_escaped and escaped in ESCAPES:
-                first = escaped
-            quote = _QUOTES.get(word, word)
-            forms = (first, word, plain, escaped, quote if self._cost(quote) == self._least else word)
-            form = min(forms, key=self._cost)
-            if self._cost(form)[0] and self._cost(form) == self._cost(word):
-                form = word  # as unknown in any form
-            self._forms[word] = form
-            if form != word and not self._warned:
+            plain = unescape_word(word)
+            forms = (word, plain, treebank_word(word), _QUOTES.get(word, word))
+            has_plain = self._has_slashes if "\\" in word else self._has_brackets
+            is_known = has_plain and self._cost(plain)[0] == self._before[0]
+            self._forms[word] = next(filter(self._is_token, forms), plain if is_known else word)
+            if self._forms[word] != word and not self._warned:
                 self._warned = True
                 warnings.warn(
-                    f"{word!r} is read as {form!r}, as the vocabulary has it; so are other escapes of treebanks",
+                    f"{word!r} is read as {self._forms[word]!r}, as the vocabulary has it; so are other escapes of "
+                    "treebanks",
                     stacklevel=2,
                 )
         return self._forms[word]
 
-    def _cost(self, text: str) -> tuple[int, int]:
-        ids = self._tokenizer.backend_tokenizer.encode(f"a {text}".rstrip(), add_special_tokens=False).ids
+    def _is_token(self, word: str) -> bool:
+        return self._cost(word) == (self._before[0], self._before[1] + 1)
+
+    def _cost(self, word: str) -> tuple[int, int]:
+        """The number of unknown tokens, and of all, with a word before."""
+        ids = self._tokenizer.backend_tokenizer.encode(f"a {word}".rstrip(), add_special_tokens=False).ids
         return ids.count(self._tokenizer.unk_token_id), len(ids)
