@@ -228,7 +228,7 @@ def _judge_result(case: Case, outcome: Outcome) -> str | None:
     if "--json" not in case.arguments:
         return "a table with nan" if re.search(r"│ +-?(nan|NaN) *│", outcome.out) else None
     try:
-        (line,) = outcome.out.splitlines()
+        (line,) = outcome.out.removesuffix("\n").split("\n")
         result = json.loads(line, parse_constant=_refuse)
     except ValueError as error:
         return f"no JSON: {error}: {outcome.out[:100]!r}"
