@@ -206,14 +206,22 @@ def _read_file(source: str, decoder: str, on_error: OnError) -> Iterator[Constit
 def _read_conllu(source: str, on_error: OnError) -> Iterator[ConstituencyTree | None]:
     """The phrases of dependency trees; None in the place of each that is left out."""
     last = 0
-    for number, words, tags, parts in read_tagged_conllu(source, on_error):
+    errors: list[InputError] = []  # since the last sentence
+
+    def leave_out(error: InputError) -> None:
+        errors.append(error)
+        on_error(error)
+
+    for number, words, tags, parts in read_tagged_conllu(source, leave_out):
         yield from [None] * (number - last - 1)
         last = number
+        errors.clear()
         try:
             yield tree_of_dependencies(words, tags, parts, f"{source}, sentence {number}")
         except InputError as error:
             on_error(error)
             yield None
+    yield from [None] * len(errors)
 
 
 def _trees_of_records(source: str, decoder: str) -> Iterator[ConstituencyTree | InputError]:

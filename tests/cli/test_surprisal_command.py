@@ -99,6 +99,17 @@ def test_unreadable_rows_can_be_left_out(capsys, models, tmp_path):
     assert "data.jsonl has no text" in run(capsys, *command, "--keep-going")[2]
 
 
+def test_trees_keep_their_numbers(capsys, models, tmp_path):
+    """One without words, one that cannot be read, and words as the treebank has them."""
+    word = "2\u00a01/2"
+    (tmp_path / "a.mrg").write_text(f"(S (NN the))\n(S (-NONE- *))\n(S (NN dogs)))\n(S (NN the) (CD {word}))\n")
+    status, out, _ = run(capsys, "surprisal", models[0], "--data", tmp_path / "a.mrg", "--keep-going", "--json")
+    result = json.loads(out)
+    assert status == 2
+    assert [(row["sentence"], row["word"]) for row in result["rows"]] == [(1, "the"), (4, "the"), (4, word)]
+    assert result["empty"] == [2, 3]
+
+
 def test_several_models(capsys, models, data, tmp_path):
     result = run_json(capsys, "surprisal", *models, "--data", data, "--output", tmp_path / "o.parquet", "--base", "e")
     table = pd.read_parquet(tmp_path / "o.parquet")

@@ -141,6 +141,16 @@ def test_gold_trees_that_are_left_out_keep_their_places(tmp_path, tree):
         assert [tree and str(tree) for tree in read_predictions(str(predicted), gold=trees)] == ["a", None, "b"]
 
 
+def test_sentences_of_conllu_that_are_left_out_keep_their_places(tmp_path):
+    row = "{}\ta\t_\tX\t_\t_\t{}\t_\t_\t_\n"
+    good, bad = row.format(1, 2) + row.format(2, 0) + "\n", row.format(2, 0) + "\n"
+    (tmp_path / "a.conllu").write_text(bad + good + bad)
+    problems = []
+    trees = read_every_tree(str(tmp_path / "a.conllu"), on_error=problems.append)
+    assert [tree is None for tree in trees] == [True, False, True]
+    assert len(problems) == 2
+
+
 def test_predictions_without_words(tmp_path):
     """As parsers write them that found no tree."""
     path = tmp_path / "predicted.mrg"
