@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..memory import Memory, StackState
 from ..memory.controls import Controls
-from ..memory.emission import Emission, OfHeads
+from ..memory.emission import Emission
 from ..memory.strength import StrengthMemory
 
 
@@ -58,8 +58,7 @@ class OneHead:
 
     def emission(self, name: str) -> Emission:
         """Return the emission of one head's action."""
-        emission = self.controls.emission(name)
-        return emission.of_one if isinstance(emission, OfHeads) else emission
+        return self.controls.emission(name).of_one
 
     def logits(self, logits: Tensor) -> Tensor:
         """Each head's logits [B heads, T, P / heads], from those of all [B, T, P]."""

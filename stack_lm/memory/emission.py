@@ -45,6 +45,11 @@ class Emission:
         """Initial biases of its logits [width]; empty if the linear layer decides."""
         return []
 
+    @property
+    def of_one(self) -> Emission:
+        """The emission of one head: this one, if it is not of several."""
+        return self
+
 
 def _wide(logits: Tensor) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -120,8 +125,12 @@ class OfHeads(Emission):
     """
 
     def __init__(self, of_one: Emission, heads: int) -> None:
-        self.of_one, self.heads = of_one, heads
+        self._of_one, self.heads = of_one, heads
         self.width = heads * of_one.width
+
+    @property
+    def of_one(self) -> Emission:
+        return self._of_one
 
     def emit(self, logits: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """The strengths [B, heads] and their distributions [B, heads, K + 1]; see `Emission.emit`."""

@@ -228,6 +228,12 @@ class _OneEnded(StrengthMemory[StackActions]):
         seen = new if self.read_order == "after_push" else StackState(state.values, popped)
         return new, _read(*seen, actions.read_strength, self.end)
 
+    def reading_weights(self, state: StackState, read_strength: Tensor) -> Tensor:
+        """The weight of each element [B, N], or [B, heads, N], in the reading of the step that `state` follows."""
+        if self.read_order == "after_push":
+            return read_weights(state.strengths, read_strength, self.end)
+        return F.pad(read_weights(state.strengths[..., :-1], read_strength, self.end), (0, 1))
+
 
 @register_memory("stack")
 class NeuralStack(_OneEnded):

@@ -74,9 +74,9 @@ def with_noise(model: nn.Module, noise: Noise | None) -> Iterator[None]:
 
 
 def strengths_of(layer: ControlledMemory) -> dict[str, Emission]:
-    """The strengths among a memory's actions, by name, with the emission of each."""
+    """The strengths among a memory's actions, by name, with the emission of each, or of one head."""
     fields = (field for field in layer.memory.actions if isinstance(field, Strength))
-    return {field.name: layer.controls.emission(field.name) for field in fields}
+    return {field.name: layer.controls.emission(field.name).of_one for field in fields}
 
 
 def operation_labels(layer: ControlledMemory) -> dict[str, list[str]]:

@@ -51,7 +51,7 @@ def plans_of(layer: ControlledMemory) -> list[Plan]:
     free = [
         field.name
         for field in fields
-        if isinstance(field, (Strength, Choice)) and not isinstance(layer.controls.emission(field.name), Fixed)
+        if isinstance(field, (Strength, Choice)) and not isinstance(layer.controls.emission(field.name).of_one, Fixed)
     ]
     groups: dict[str, tuple[str, ...]] = {name.replace("_strength", "").replace("_", "-"): (name,) for name in free}
     if len(free) > 1:

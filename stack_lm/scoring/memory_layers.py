@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
 from transformers import PreTrainedModel
 
 from ..core.errors import InputError
-from ..memory import NondeterministicStack
+from ..memory import NondeterministicStack, Strength
 from ..memory.emission import Emission, Fixed
 from ..nn import memories, strengths_of
 from ..nn.controlled import ControlledMemory
@@ -19,6 +22,22 @@ RUN_DEPTH = "run_depth"
 def has_runs(layer: ControlledMemory) -> bool:
     """True if a memory is a nondeterministic stack."""
     return isinstance(layer.memory, NondeterministicStack)
+
+
+def by_head(layer: ControlledMemory, actions: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The actions of a layer, those of several heads under names of their own, such as push_strength_head_0.
+
+    Args:
+        layer: the memory layer.
+        actions: by name, [T, ...]; of heads [T, heads, ...].
+    """
+    split = {}
+    for field in layer.memory.actions:
+        if isinstance(field, Strength) and field.heads > 1:
+            for name in {field.name, field.distribution} & actions.keys():
+                split[name] = {f"{name}_head_{i}": actions[name][:, i] for i in range(field.heads)}
+    names = (split.get(name, {name: values}) for name, values in actions.items())
+    return {name: values for part in names for name, values in part.items()}
 
 
 def _single_strengths(layer: ControlledMemory) -> dict[str, Emission]:

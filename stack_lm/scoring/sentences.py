@@ -27,7 +27,7 @@ from ..nn import memory_states
 from ..nn.interventions import Intervention, intervene
 from .batches import Scored, Tail, common_prefix, first_logprobs, token_logprobs
 from .encoding import Encoding, SentenceEncoder, WordStrength, run_of_words, strengths_of_words
-from .memory_layers import has_runs
+from .memory_layers import by_head, has_runs
 from .punctuation import Punctuation
 from .reading import Progress, Reading, SequenceReader
 from .windows import place
@@ -347,7 +347,8 @@ class ModelScorer(SequenceReader):
         if self.tokenizer.unk_token_id is not None:
             unknown[word_of[inside & (ids == self.tokenizer.unk_token_id)]] = True
         word_actions = tuple(
-            strengths_of_words(layer_actions, encoding.core_of, self.word_strength) for layer_actions in reading.actions
+            strengths_of_words(by_head(layer, layer_actions), encoding.core_of, self.word_strength)
+            for layer, layer_actions in zip(self.memories, reading.actions, strict=True)
         )
         entropies = word_ends = None
         if "entropy" in reading.scores:

@@ -231,3 +231,19 @@ def test_the_measure_of_a_sequence_is_the_sum_of_its_elements(memory, most):
     measured = memory.measure_over(first, actions._asdict())["total_strength"]
     assert measured.dtype == torch.float32
     torch.testing.assert_close(measured.double(), torch.stack(totals, 1), rtol=6e-8, atol=3e-6)
+
+
+@pytest.mark.parametrize("cls", [NeuralStack, NeuralQueue])
+@pytest.mark.parametrize("order", ["after_push", "before_push"])
+@pytest.mark.parametrize("heads", [1, 2])
+def test_the_weights_of_a_reading(cls, order, heads):
+    """The values that they weigh make the reading."""
+    torch.manual_seed(0)
+    memory = cls(4, order, heads)
+    state, shape = memory.initial_state(3, dtype=torch.float64), (3, heads) if heads > 1 else (3,)
+    for _ in range(5):
+        strengths = 2 * torch.rand(3, *shape, dtype=torch.float64)
+        taken = StackActions(torch.randn(3, 4, dtype=torch.float64), *strengths)
+        state, reading = memory.step(state, taken)
+        weights = memory.reading_weights(state, taken.read_strength)
+        torch.testing.assert_close((weights.unsqueeze(-2) @ state.values).flatten(1), reading)

@@ -91,3 +91,17 @@ def test_distributions_of_a_trace():
         assert push.shape == (len(words), 5)
         np.testing.assert_allclose(push.sum(1), 1, atol=1e-6)
         np.testing.assert_allclose(push @ np.arange(5), trace.signals["push_strength"], atol=1e-5)
+
+
+def test_each_head_has_strengths_of_its_own_and_makes_no_tree():
+    made = word_scorer(memory_size=4, num_heads=2, pop_control="expected_value")
+    (trace,) = made.trace([WORDS])
+    heads = [f"{name}_strength_head_{i}" for name in ("push", "pop", "read") for i in (0, 1)]
+    assert sorted(trace.signals) == sorted([*heads, "total_strength"])
+    assert trace.distributions["push_distribution_head_1"].shape == (len(WORDS), 4)
+    assert not trace.operations
+    assert not made.makes_trees
+    with pytest.raises(InputError, match="no single pair of push and pop strengths"):
+        _ = made.parsing_signal
+    with pytest.raises(InputError, match="it does not keep one strength for each step"):
+        made.memory_contents(WORDS)

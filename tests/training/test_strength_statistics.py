@@ -128,3 +128,17 @@ def test_a_run_logs_them_and_warns(tmp_path, capsys):
     assert "warning: the push strength has collapsed: it is 2.9" in second
     for sign in ("the push strength has collapsed", "the stack is used as a register"):
         assert printed.count(f"warning: {sign}") == 1
+
+
+def test_heads_count_as_words():
+    fields = {"pop_control": "expected_value", "memory_size": 4, "num_heads": 2}
+    push = torch.tensor([[[0.0, 3.0], [0.1, 2.9], [1.5, 1.5]]])
+    some = torch.ones_like(push)
+    found = StrengthStatistics(StackRNNForCausalLM(tiny_config(**fields)))
+    actions = {"push_strength": push, "pop_strength": some, "read_strength": some, "total_strength": some.sum(-1)}
+    found.add([actions], torch.tensor([[True, True, False]]))
+    record = found.record()
+    assert record["eval_push_mean"] == pytest.approx(1.5)
+    assert record["eval_push_low"] == record["eval_push_high"] == 0.5
+    assert record["eval_pop_sd"] == 0
+    assert "eval_read_below_top" not in record

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ...core.atomic import atomic_file
 from ...core.errors import InputError
-from ...memory.strength import StrengthMemory, read_weights
+from ...memory.strength import NeuralQueue, NeuralStack
 from ...models.modeling_base import MemoryPreTrainedModel
 from ...nn import actions_by_layer, memories, memory_states
 from ...nn.controlled import ControlledMemory
@@ -185,8 +185,8 @@ def _contents(layer: ControlledMemory, actions: Mapping[str, Tensor]) -> dict[st
     for step, state in enumerate(memory_states(layer, actions)):
         for name, part in memory.contents(state).items():
             parts.setdefault(f"contents.{name}", []).append(part)
-        if isinstance(memory, StrengthMemory) and hasattr(memory, "end"):
-            weights = read_weights(state.strengths, actions["read_strength"][:, step], memory.end)
+        if isinstance(memory, (NeuralStack, NeuralQueue)):
+            weights = memory.reading_weights(state, actions["read_strength"][:, step])
             parts.setdefault("reading_weights", []).append(weights)
     return {name: _stacked(steps) for name, steps in parts.items()}
 
