@@ -109,8 +109,8 @@ def library_class(model_type: Any) -> type[PreTrainedModel] | None:
     """The causal language model of transformers of a type, such as "gpt2"; None for other types, and for ours."""
     if kind_of(str(model_type)) is not None or model_type not in CONFIG_MAPPING:
         return None
-    found: type[PreTrainedModel] | None = MODEL_FOR_CAUSAL_LM_MAPPING.get(CONFIG_MAPPING[model_type], None)
-    return found
+    found: Any = MODEL_FOR_CAUSAL_LM_MAPPING.get(CONFIG_MAPPING[model_type], None)
+    return None if isinstance(found, tuple) else found
 
 
 def class_named(architecture: str, *purposes: str) -> type[PreTrainedModel] | None:

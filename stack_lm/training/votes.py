@@ -33,7 +33,7 @@ class Votes(NamedTuple):
     counts: np.ndarray
 
     @classmethod
-    def count(cls, ballots: Sequence[np.ndarray], weights: Sequence[int]) -> Votes:
+    def tally(cls, ballots: Sequence[np.ndarray], weights: Sequence[int]) -> Votes:
         """Add up ballots: the different spans of a tree, as `_spans` has them, and the number of their votes."""
         spans, places = np.unique(np.concatenate(ballots), return_inverse=True)
         counts = np.zeros(len(spans), np.int64)
@@ -146,8 +146,8 @@ def read_votes(
                 ballots.append(np.array([*_spans(PRIORS[prior](sentence_words))]))
                 weights.append(prior_votes)
             before = np.cumsum([0, *are_words(sentence_words)])  # words before each place
-            votes = Votes.count(ballots, weights)
-            word_votes = Votes.count([_between_words(ballot, before) for ballot in ballots], weights)
+            votes = Votes.tally(ballots, weights)
+            word_votes = Votes.tally([_between_words(ballot, before) for ballot in ballots], weights)
             sentences.append(VotedSentence(sentence_words, votes, word_votes, sum(weights)))
     return sentences, notes
 

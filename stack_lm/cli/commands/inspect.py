@@ -134,8 +134,10 @@ def _inspect_sentence(options: argparse.Namespace) -> _Inspection:
     computation = computation_of_trace(trace, labels, distances=distances, contents=contents)
     record["surprisal"] = computation.panels["surprisal"].numbers[0].tolist()
     if tree is not None and trace.run is None:
+        from ...memory import NeuralStack
+
         memory = scorer.memories[scorer.layer].memory if scorer.memories else None
-        is_stack = memory is not None and memory.name == "stack" and memory.read_order == "after_push"
+        is_stack = isinstance(memory, NeuralStack) and memory.read_order == "after_push"
         skyline = contents if is_stack else None
         draw = partial(plot_strengths, trace, tree, title=options.model, contents=skyline)
     else:

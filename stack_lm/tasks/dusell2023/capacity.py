@@ -52,7 +52,7 @@ class Dyck(GrammarLanguage):
         self.symbols = [symbol for pair in self._closing.items() for symbol in pair]
         super().__init__(splits=splits)
 
-    def string(self, rng: random.Random, length: int) -> Sequence[str]:
+    def string(self, rng: random.Random, length: int) -> tuple[str, ...]:
         """See `BoundedLanguage.string`."""
         string, opened = [], []
         for bracket in self.lengths.draw(rng, length):
@@ -61,7 +61,7 @@ class Dyck(GrammarLanguage):
                 string.append(f"({opened[-1]}")
             else:
                 string.append(f"){opened.pop()}")
-        return string
+        return tuple(string)
 
     def contains(self, string: Sequence[str]) -> bool:
         """See `BoundedLanguage.contains`."""

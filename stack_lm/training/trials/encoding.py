@@ -105,7 +105,7 @@ class Encoding:
         self.kind = NextSymbol(task, one_boundary=True) if one_boundary else KINDS[task.kind](task)
         self.symbols, self.answers = self.kind.symbols, self.kind.answers
         self._null = self.symbols.index(NULL) if NULL in self.symbols else None
-        self.fields = {"vocab_size": len(self.symbols)}
+        self.fields: dict[str, int | None] = {"vocab_size": len(self.symbols)}
         self.library = architecture not in fitting
         if self.library:  # not the numbers of a text's tokens
             self.fields |= {"bos_token_id": None, "eos_token_id": None}
@@ -113,7 +113,8 @@ class Encoding:
             self.fields["bos_token_id"] = self.fields["eos_token_id"] = self.symbols.index(BEGIN)
         self.padding = self._null or 0
         if task.kind == "classification":  # its model asks the padding where a string ends
-            self.padding = self.fields["pad_token_id"] = self.symbols.index(PAD)
+            self.padding = self.symbols.index(PAD)
+            self.fields["pad_token_id"] = self.padding
         if self.library:
             self.fields["vocab_size"] = max(len(self.symbols), len(self.answers))
         elif self.buffered:
