@@ -9,6 +9,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
+from ..memory import NeuralStack
 from ..memory.emission import ExpectedValue, Fixed
 from ..nn import memories, strengths_of
 from ..nn.controlled import ControlledMemory
@@ -87,7 +88,9 @@ class _LayerStatistics:
         self._key, self.where = (f"_{number}", f"memory {number}: ") if number else ("", "")
         self._heads = getattr(layer.memory, "num_heads", 1)
         # A stack that reads before it pushes reads earlier words only.
-        self._is_stack = layer.memory.name == "stack" and layer.memory.read_order == "after_push" and self._heads == 1
+        self._is_stack = (
+            isinstance(layer.memory, NeuralStack) and layer.memory.read_order == "after_push" and self._heads == 1
+        )
         # For each strength: its sum, that of its squares, words at 0, words at the maximum. Then the number of words,
         # and what they read from below the top and in all.
         self._sums = torch.zeros(4 * len(self._maxima) + 3, dtype=torch.float64)

@@ -49,7 +49,8 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
         return "with a controller, the memory has one head"
     elif controller_kind(driver.controller) is None:
         return f"the controller is a {type(driver.controller).__name__}"
-    return block.obstacle(system.controls if heads_of(system.memory) == 1 else OneHead(system.controls))
+    of_one: Any = system.controls if heads_of(system.memory) == 1 else OneHead(system.controls)
+    return block.obstacle(of_one)
 
 
 def _parameters(system: System) -> Iterator[Tensor]:
@@ -111,7 +112,7 @@ def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tens
     if heads > 1:
         one: Any = OneHead(system.controls)
         logits, mask, first = one.logits(logits), repeated(mask, heads), state_to_batch(first)
-        reading = readings_to_batch(reading, heads, len(system.memory.ends))
+        reading = readings_to_batch(reading, heads, len(one.memory.ends))
         system = System(one.memory, one, system.driver)
     none = values.new_zeros(len(logits), 0, 0)
     tensors = Tensors(
@@ -122,7 +123,7 @@ def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tens
     results = differentiable(partial(GivenPlan, system), tensors, values.dtype, check)
     last, readings, reading = block.last(first, *results.state.memory), results.readings, results.state.reading
     if heads > 1:
-        ends = len(system.memory.ends)
+        ends = len(one.memory.ends)
         last, readings = state_from_batch(last, heads), readings_of(readings, heads, ends)
         reading = readings_of(reading.unsqueeze(1), heads, ends)[:, 0]
     return readings, MemoryState(last, reading)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ def obstacle(system: System, device: torch.device, dtype: torch.dtype) -> str | 
 def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tensor, MemoryState]:
     """Run a sequence of given vectors; see `stack_lm.kernels.dispatch.Backend`."""
     actions, _ = system.controls.over_time(inputs.values, inputs.noise)
-    memory, readings = over_time(system.memory, state.memory, actions, inputs.mask)
+    memory, readings = over_time(cast("StrengthMemory[Any]", system.memory), state.memory, actions, inputs.mask)
     readings = readings.to(state.reading.dtype)
     if inputs.mask is None:
         return readings, MemoryState(memory, readings[:, -1])
@@ -59,13 +59,12 @@ def over_time(
     Returns:
         The last state, and the readings [B, T, R], zeros at padding.
     """
-    heads = heads_of(memory)
+    heads, ends = heads_of(memory), len(memory.ends)
     if heads > 1:
-        values = len(memory.ends)  # these come first
-        parts = [*map(memory.split, actions[:values]), *actions[values:]]
-        given = type(actions)(*(to_batch(part, heads) for part in parts))
-        last, readings = over_time(one_head(memory), state_to_batch(state), given, repeated(mask, heads))
-        return state_from_batch(last, heads), readings_of(readings, heads, len(memory.ends))
+        parts = (*map(memory.split, actions[:ends]), *actions[ends:])  # values come first
+        of_heads = type(actions)(*(to_batch(part, heads) for part in parts))
+        last, readings = over_time(one_head(memory), state_to_batch(state), of_heads, repeated(mask, heads))
+        return state_from_batch(last, heads), readings_of(readings, heads, ends)
     top, bottom, both = _ENDS[type(memory)]
     kind = Kind(top, bottom, both, memory.read_order == "before_push")
     if both:
@@ -77,15 +76,15 @@ def over_time(
         given = Amounts(
             push, None, pop if top else None, None if top else pop, read if top else None, None if top else read
         )
-    readings, last = _Scan.apply(kind, mask, values, state.strengths, *given)
-    return StackState(values, last), readings
+    readings, strengths = _Scan.apply(kind, mask, values, state.strengths, *given)
+    return StackState(values, strengths), readings
 
 
 def _sequence(kind: Kind, mask: Tensor | None, values: Tensor, strengths: Tensor, given: Amounts) -> Sequence:
-    amounts = (None if part is None else on_grid(part) for part in given)
+    amounts = given.map(on_grid)
     if mask is not None:
-        amounts = (None if part is None else part.masked_fill(~mask, 0) for part in amounts)
-    return Sequence(kind, values, on_grid(strengths), Amounts(*amounts), mask)
+        amounts = amounts.map(lambda part: part.masked_fill(~mask, 0))
+    return Sequence(kind, values, on_grid(strengths), amounts, mask)
 
 
 class _Scan(torch.autograd.Function):
@@ -95,7 +94,8 @@ class _Scan(torch.autograd.Function):
     def forward(
         ctx: Any, kind: Kind, mask: Tensor | None, values: Tensor, strengths: Tensor, *given: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        sequence = _sequence(kind, mask, values, strengths, Amounts(*given))
+        amounts: Any = given
+        sequence = _sequence(kind, mask, values, strengths, Amounts(*amounts))
         done = run(sequence)
         flat = [part for group in (*done.heights, *done.carried, done.last) for part in group]
         ctx.kind, ctx.blocks = kind, len(done.heights)
@@ -112,8 +112,7 @@ class _Scan(torch.autograd.Function):
         sequence = _sequence(ctx.kind, mask, values, strengths, given)
         done = Run(grad_readings, heights, carried, last)
         grad_values, grad_first, amounts = backward(sequence, done, grad_readings, grad_last)
-        of_amounts = (
-            None if part is None else (grad if mask is None else grad.masked_fill(~mask, 0)).to(part.dtype)
-            for part, grad in zip(given, amounts, strict=True)
-        )
+        if mask is not None:
+            amounts = amounts.map(lambda grad: grad.masked_fill(~mask, 0))
+        of_amounts = amounts.map(lambda grad: grad.to(given.push_top.dtype))
         return None, None, grad_values, grad_first.to(strengths.dtype), *of_amounts

@@ -80,7 +80,7 @@ def backward(
         grads = grad_readings[:, start : start + heights.a.shape[1]]
         grad_reads.append(_of_reads(nodes, block, left, sequence.values, grads, grad_values))
     last = run.last
-    grad_last = grad_strengths.double().gather(1, last.index).masked_fill(~last.living, 0).unsqueeze(2)
+    grad_last = grad_strengths.double().gather(1, last.place).masked_fill(~last.living, 0).unsqueeze(2)
     nodes.add(last.of_top.unsqueeze(2), grad_last)
     nodes.add(last.of_bottom.unsqueeze(2), -grad_last)
     direct = nodes.grads
@@ -178,7 +178,7 @@ def _of_reads(
         reads.append(amount)
     nodes.add(left.of_top, of_top)
     nodes.add(left.of_bottom, of_bottom)
-    grad_values.scatter_add_(1, block.elements.index.unsqueeze(-1).expand_as(grad_vectors), grad_vectors)
+    grad_values.scatter_add_(1, block.elements.place.unsqueeze(-1).expand_as(grad_vectors), grad_vectors)
     return tuple(reads)
 
 

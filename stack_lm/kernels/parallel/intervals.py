@@ -21,7 +21,8 @@ and 4 T + N stands for every height that is constant.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -54,6 +55,11 @@ class Amounts(NamedTuple):
     read_top: Tensor | None
     read_bottom: Tensor | None
 
+    def map(self, function: Callable[[Tensor], Tensor]) -> Amounts:
+        """Apply a function to those that there are."""
+        parts: Any = (None if part is None else function(part) for part in self)
+        return Amounts(*parts)
+
 
 class Heights(NamedTuple):
     """The ends of the memory over the steps of a block [B, C], after the pops (a, b) and after the pushes (hi, lo)."""
@@ -68,12 +74,12 @@ class Elements(NamedTuple):
     """Elements in any order [B, K].
 
     Attributes:
-        index: their places in the state after the last step, from bottom to top.
+        place: in the state after the last step, from bottom to top.
         top, bottom: heights; an element with top = bottom is dead.
         of_top, of_bottom: the nodes that these heights are.
     """
 
-    index: Tensor
+    place: Tensor
     top: Tensor
     bottom: Tensor
     of_top: Tensor
@@ -84,7 +90,7 @@ class Elements(NamedTuple):
         """The living ones [B, K]."""
         return self.top > self.bottom
 
-    def and_(self, others: Elements) -> Elements:
+    def joined_with(self, others: Elements) -> Elements:
         """These, and then the others."""
         return Elements(*(torch.cat(pair, dim=1) for pair in zip(self, others, strict=True)))
 
@@ -193,7 +199,7 @@ class Block(NamedTuple):
             pushed.append((steps - 1 - t, heights.b, heights.lo, 2 * steps + t, 3 * steps + t))
         elements = carried
         for parts in pushed:
-            elements = elements.and_(Elements(*(part.expand(heights.a.shape) for part in parts)))
+            elements = elements.joined_with(Elements(*(part.expand(heights.a.shape) for part in parts)))
         return cls(kind, start, steps, amounts, active, heights, elements, carried.top.shape[1])
 
     @property
@@ -203,7 +209,7 @@ class Block(NamedTuple):
 
     def vectors(self, values: Tensor) -> Tensor:
         """The vectors of its elements [B, K, D], of all [B, M, D]."""
-        return values.gather(1, self.elements.index.unsqueeze(-1).expand(-1, -1, values.shape[2]))
+        return values.gather(1, self.elements.place.unsqueeze(-1).expand(-1, -1, values.shape[2]))
 
     def there(self, before_push: bool) -> Tensor:
         """The elements [K, C] that have been pushed before a step's own pushes, or after them."""

@@ -47,8 +47,7 @@ class Sequence(NamedTuple):
     def part(self, start: int) -> tuple[Amounts, Tensor | None]:
         """The amounts and the mask of the block that begins there."""
         steps = slice(start, start + self.starts.step)
-        amounts = Amounts(*(None if part is None else part[:, steps] for part in self.amounts))
-        return amounts, None if self.active is None else self.active[:, steps]
+        return self.amounts.map(lambda part: part[:, steps]), None if self.active is None else self.active[:, steps]
 
     def block(self, start: int, amounts: Amounts, active: Tensor | None, heights: Heights, carried: Elements) -> Block:
         """The block that begins there."""
@@ -95,7 +94,7 @@ def run(sequence: Sequence) -> Run:
         )
         heights_of.append(heights)
         carried_to.append(carried)
-        behind = elements.and_(Elements(block.elements.index, *(part[..., -1] for part in left)))
+        behind = elements.joined_with(Elements(block.elements.place, *(part[..., -1] for part in left)))
         living = behind.living
         living[:, : reached.shape[1]] &= ~reached
         base = heights.lo[:, -1]
@@ -107,4 +106,4 @@ def last_strengths(sequence: Sequence, last: Elements) -> Tensor:
     """The strengths of all elements after the last step [B, M]."""
     strengths = sequence.strengths.new_zeros(sequence.values.shape[:2])
     # Added, because a dead element may have the place of a living one.
-    return strengths.scatter_add_(1, last.index, last.top - last.bottom)
+    return strengths.scatter_add_(1, last.place, last.top - last.bottom)

@@ -213,6 +213,25 @@ def test_on_a_gpu_few_blocks_mean_few_launches():
         assert len(sequence.starts) == blocks
 
 
+@pytest.mark.parametrize("memory", MEMORIES[::2], ids=NAMES[::2])
+def test_what_is_kept_for_the_gradient_grows_linearly(memory):
+    def kept(length):
+        generator = torch.Generator().manual_seed(0)
+        numbers = lambda shape: torch.rand(shape, generator=generator, dtype=torch.float64)  # noqa: E731
+        state, actions = random_case(memory, 2, length, 0, numbers, generator)
+        sizes = []
+
+        def save(tensor):
+            sizes.append(tensor.nbytes)
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
+            in_parallel(memory, state, type(actions)(*(part.requires_grad_() for part in actions)), None)
+        return sum(sizes)
+
+    assert kept(1_024) < 4.4 * kept(256)
+
+
 def test_what_is_not_finite_is_not_hidden():
     layer = MemoryLayer(5, memory_size=3)
     layer.scan_backend = "parallel"
