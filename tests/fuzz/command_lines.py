@@ -61,6 +61,7 @@ def _parsing() -> Iterator[Command]:
             yield _of(f"{command} {{}}/model --data {{}}/{name} --json --keep-going", name)
         yield _of(f"perplexity {{}}/model --data {{}}/{name} --json", name)
     yield _of("strengths {}/model --data {}/words.conllu --items {}/out/i.tsv --json", "words.conllu")
+    yield _of("parse-f1 --convention prpn --data {}/words.conllu {}/model --json", "words.conllu")
     for convention in CONVENTIONS:
         f1 = f"parse-f1 --convention {convention} --data"
         yield _of(f"{f1} {{}}/gold.mrg {{}}/trees.mrg --json", "gold.mrg", "trees.mrg")
@@ -113,6 +114,12 @@ def _surprisal() -> Iterator[Command]:
     yield _of(f"{surprisal} --figure {{}}/out/f.svg --base e", "table.csv", *MODEL)
     yield _of("surprisal {}/model {}/gpt2 --data {}/text.txt --punctuation split --json", "text.txt", *FOREIGN)
     yield _of("surprisal {}/deep --data {}/text.txt --word-strength max --output {}/out/s.csv", "text.txt", *DEEP)
+    more = "--segmentation raw --context id --entropy --lags 1 --frequencies {}/counts.tsv --output {}/out/s.tsv"
+    yield _of(f"{surprisal} --column sentence {more} --json", "table.csv", "counts.tsv")
+    yield _of("surprisal {}/gpt2 --data {}/table.jsonl --context id --window 20 --json", "table.jsonl", *FOREIGN)
+    items = "--items {}/out/i.tsv --json"
+    yield _of(f"contrasts {{}}/words.csv --item item --by condition --region from:to {items}", "words.csv")
+    yield _of(f"suites {{}}/model {{}}/suite.json {items}", "suite.json", *MODEL)
 
 
 def _training() -> Iterator[Command]:

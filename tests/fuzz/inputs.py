@@ -58,8 +58,10 @@ def write_inputs(folder: Path) -> None:
 
 
 def _conllu(sentence: GeneratedSentence) -> str:
-    rows = zip(map(str, range(1, len(sentence.words) + 1)), sentence.words, "_" * 99, sentence.tags, strict=False)
-    return "# a comment\n" + "".join("\t".join([*row, *"______"]) + "\n" for row in rows)
+    rows = enumerate(zip(sentence.words, sentence.tags, strict=True))  # each word depends on the one before
+    return "# a comment\n" + "".join(
+        "\t".join([str(i + 1), word, "_", tag, "_", "_", str(i), "dep", "_", "_"]) + "\n" for i, (word, tag) in rows
+    )
 
 
 def _write_tables(folder: Path, texts: list[str]) -> None:
@@ -182,6 +184,25 @@ def _write_choices(folder: Path) -> None:
     good, bad = "the dog chases a cat .", "the dog chase a cat ."
     pairs = [{"good": good, "bad": bad, "construction": "simple", "distance": 1}, {"good": "is", "bad": "are"}]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(record) + "\n" for record in pairs))
+    conditions = [
+        {
+            "condition_name": name,
+            "regions": [{"region_number": 1, "content": text}, {"region_number": 2, "content": "."}],
+        }
+        for name, text in (("good", good[:-2]), ("bad", bad[:-2]))
+    ]
+    predictions = [{"type": "formula", "formula": "[(1;%good%) < (1;%bad%)] & [(2;%good%) = (*;%bad%)]"}]
+    items = [{"item_number": i, "conditions": conditions} for i in (1, 2)]
+    suite = {"meta": {"metric": "sum"}, "predictions": predictions, "items": items}
+    (folder / "suite.json").write_text(json.dumps(suite))
+    rows = [
+        f"{item},{condition},2,3,{2 * item + number},{place},w{place},{place + item * number}"
+        for item in range(3)
+        for number, condition in enumerate(("good", "bad"))
+        for place in (1, 2, 3)
+    ]
+    (folder / "words.csv").write_text("\n".join(["item,condition,from,to,sentence,position,word,surprisal", *rows]))
+    (folder / "counts.tsv").write_text("word\tcount\nthe\t9\ndog\t3\n")
     (folder / "templates.pickle").write_bytes(
         pickle.dumps({"sing": [(good, bad)], "npi": [(good, bad, "a cat see the dog .")]}, protocol=2)
     )
