@@ -8,6 +8,7 @@ the backend.
 
 from __future__ import annotations
 
+import logging
 import os
 from functools import cache
 from importlib import import_module
@@ -113,7 +114,14 @@ def choose(system: System, request: Request) -> BackendChoice:
         if reason is None:
             return BackendChoice(name, f"the fastest on {device}")
         why = f"{name} cannot run this: {reason}"
+    if request.n_steps and os.environ.get(VARIABLE) is None:
+        _warn(f"a {type(system.memory).__name__} runs step by step on the reference, which is slower: {why}")
     return BackendChoice("reference", why)
+
+
+@cache  # once for each reason
+def _warn(message: str) -> None:
+    logging.getLogger(__name__).warning(message)
 
 
 def _traced(system: System, request: Request, named: str, by: str) -> BackendChoice:

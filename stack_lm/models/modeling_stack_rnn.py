@@ -168,7 +168,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
     ) -> Scan:
         """The scan of a cell, with gradient checkpointing if that is enabled."""
         if not (self.gradient_checkpointing and self.training):
-            return cell.scan(inputs, state, mask, **outputs)
+            return Scan(*cell(inputs, state, mask, **outputs))  # its call, which FSDP wraps
         # Activation checkpointing over the sequence: pieces of sqrt(T) steps, of which only the states between them
         # are kept, so that memory grows with sqrt(T) instead of T.
         if getattr(self._gradient_checkpointing_func, "keywords", {}).get("use_reentrant"):
@@ -179,7 +179,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
         masks = [None] * inputs.shape[1] if mask is None else mask.split(length, dim=1)
         for piece, piece_mask in zip(inputs.split(length, dim=1), masks, strict=False):
             scan = self._gradient_checkpointing_func(
-                lambda *args: cell.scan(*args, **outputs), piece, state, piece_mask
+                lambda *args: Scan(*cell(*args, **outputs)), piece, state, piece_mask
             )
             pieces.append(scan)
             state = scan.state

@@ -14,7 +14,7 @@ from transformers.masking_utils import create_causal_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..memory import under_transform
-from ..nn.cell import CellState, StackRNNCell
+from ..nn.cell import CellState, Scan, StackRNNCell
 from ..nn.controlled import Actions
 from ..nn.initialization import CONTROLLER_BOUND
 from ..nn.own_layer import OwnLayer
@@ -133,7 +133,7 @@ class Recurrence(nn.Module):
         Returns:
             The outputs [B, T, d], the cell's own [B, T, H], the last state, and the actions.
         """
-        scan = self.cell.scan(hidden, *given, output_actions=output_actions)
+        scan = Scan(*self.cell(hidden, *given, output_actions=output_actions))
         outputs = scan.outputs.detach() if self.detach else scan.outputs
         return self.output(outputs), scan.outputs, scan.state, scan.actions
 

@@ -116,7 +116,7 @@ def run_buffered(
     """
     given = Inputs(items, active, cell.controls.draw_noise((len(items), steps), items), held, steps)
     system = System(cell.memory, cell.controls, Controlled(cell.controller, Buffer(buffers.pop, buffers.projection)))
-    backend, _ = cell.choose_backend(items, system=system, has_mask=active is not None)
+    backend, _ = cell.choose_backend(items, system=system, has_mask=active is not None, n_steps=items[..., 0].numel())
     first = cell.initial_state(len(items), steps)
     compiled = None if backend == "reference" else dispatch.run_compiled(backend, system, given, first)
     if compiled is None:

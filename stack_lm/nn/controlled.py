@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from ..core.errors import InputError
 from ..kernels import dispatch
 from ..kernels.protocol import Driver, GivenVectors, Inputs, MemoryState, Request, System
 from ..memory import Choice, Memory, Value, leaves, under_transform
@@ -163,8 +164,10 @@ class ControlledMemory(nn.Module):
         """Reject a state of another layer or of other sequences: compiled code would read beyond its end.
 
         Raises:
-            ValueError: naming both kinds, numbers of sequences, devices, or shapes.
+            ValueError: naming both kinds, numbers of sequences, devices, or shapes; or under torch.jit.trace.
         """
+        if torch.jit.is_tracing():
+            raise InputError("a scan cannot be traced by torch.jit.trace, which torch deprecates: use torch.export")
         if not numbers_hidden():  # a tracer would record the construction of the form
             self._check_form(state)
         n_sequences = state.reading.shape[0]

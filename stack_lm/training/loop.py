@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from accelerate.utils import set_seed
+from accelerate.utils import DistributedType, set_seed
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -181,6 +182,9 @@ class TrainingLoop(ABC):
         self._carried = sum(self._record.counts)  # targets before a stop, in the first record
         self._last: dict[str, Any] = {}
         where = f"{self.accelerator.num_processes} process(es), {self.accelerator.device}, {self.threads} thread(s)"
+        sharded = self.accelerator.distributed_type == DistributedType.FSDP
+        if os.environ.get("ACCELERATE_USE_FSDP") == "true" and not sharded:
+            where += "; Accelerate shards weights on several GPUs only, so that each process has all of them"
         for line in (*self.notes, f"training on {where}"):
             self._note(line)
         self.model.train()

@@ -8,13 +8,13 @@ from conftest import CONTROLLERS, MEMORIES, tiny_config
 from kernels.comparison import compare, make_cell, threads
 
 import stack_lm
-from stack_lm import StackRNNForCausalLM
+from stack_lm import StackRNN, StackRNNForCausalLM
 from stack_lm.cli.main import main
 from stack_lm.core.errors import InputError
 from stack_lm.kernels import dispatch as kernels
 from stack_lm.memory import NeuralStack, StackState
 from stack_lm.memory.emission import Fixed
-from stack_lm.nn.controlled import explain_backend
+from stack_lm.nn.controlled import explain_backend, set_scan_backend
 from stack_lm.nn.controllers import LSTMController
 
 
@@ -215,3 +215,32 @@ def test_warmup(arguments, capsys, monkeypatch):
     result = json.loads(capsys.readouterr().out)
     assert result["backend"] == ("reference" if arguments else "numba")
     assert set(result["seconds"]) == {"float32", "float64"}
+
+
+def test_a_module_that_must_run_on_the_reference_says_so_once(caplog):
+    """In half precision, with hooks or after quantisation; not where it is set, nor for single steps."""
+    kernels._warn.cache_clear()
+    network, inputs = StackRNN(4, 8), torch.randn(5, 2, 4)
+    network(inputs)
+    with torch.no_grad():
+        network.bfloat16()(inputs[:1].bfloat16())
+    assert not caplog.messages
+    for _ in range(2):
+        network(inputs.bfloat16())
+    (message,) = caplog.messages
+    about = "numbers must be all float32 or all float64; the inputs are bfloat16"
+    assert (
+        message == f"a NeuralStack runs step by step on the reference, which is slower: numba cannot run this: {about}"
+    )
+    network.float().layers[0].controls.register_forward_hook(lambda *_: None)
+    network(inputs)
+    assert "controls has hooks" in caplog.messages[1]
+    set_scan_backend(network, "reference")
+    network(inputs)
+    assert len(caplog.messages) == 2
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_torch_jit_is_refused_in_one_line():
+    with pytest.raises(InputError, match="cannot be traced by torch.jit.trace, .* use torch.export$"):
+        torch.jit.trace(StackRNN(4, 8), (torch.randn(5, 2, 4),))

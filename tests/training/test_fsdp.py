@@ -1,59 +1,103 @@
-"""A model whose weights are shared out (FSDP2, as one unit) has the gradients and validation losses of a whole one."""
+"""Two processes, with weights shared out (FSDP2, FSDP1) or whole (DDP), train and validate as one process does."""
 
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-# On CPUs Accelerate has no FSDP, and the compiled code cannot be used: torch frees the storage of gathered weights, and
-# storage that NumPy has seen cannot be freed.
 SCRIPT = """
 import sys, warnings
-sys.path.insert(0, sys.argv[1])
 warnings.simplefilter("ignore")
 import torch
 import torch.distributed as dist
-from conftest import tiny_config
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from contextlib import nullcontext
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModelForCausalLM
 from types import SimpleNamespace
-from stack_lm import StackRNNForCausalLM, loss as losses_of
+from stack_lm import DeepStackRNNConfig, StackRNNConfig, StackTransformerConfig
 from stack_lm.training.validation import evaluate_loss
 
-losses_of._make_softmax = losses_of._Softmax  # as on a GPU
-dist.init_process_group("gloo")
-torch.manual_seed(0)
-models = [StackRNNForCausalLM(tiny_config()) for _ in range(2)]
-models[1].load_state_dict(models[0].state_dict())
-shared, whole = models
-shared.config.tie_word_embeddings = whole.config.tie_word_embeddings
-fully_shard(shared, mesh=init_device_mesh("cpu", (2,)))
-optimizers = [torch.optim.Adam(model.parameters(), 0.1) for model in models]
-ids = torch.randint(1, 23, (4, 7))
-for _ in range(3):
-    losses = []
-    for model, optimizer in zip(models, optimizers):
-        loss = model(ids, labels=ids).loss
+STACK = {"memory_size": 3, "hidden_size": 8}
+CONFIGS = {
+    "rnn": StackRNNConfig(vocab_size=23, embedding_size=6, hidden_size=8, memory_size=4),
+    "deep": DeepStackRNNConfig(
+        vocab_size=23, embedding_size=6, layers=[STACK, STACK | {"detach": True}], auxiliary_losses=[{"layer": 0}]
+    ),
+    "transformer": StackTransformerConfig(
+        vocab_size=23, hidden_size=16, num_attention_heads=2, dropout=0.0, attention_dropout=0.0,
+        layers=[STACK | {"controller": "lstm", "detach": True}, "stack", "attention"],
+        auxiliary_losses=[{"layer": 0, "head": "shared"}], tie_word_embeddings=True, bias=False,
+    ),
+}
+WHOLE = StateDictOptions(full_state_dict=True)
+
+
+def make():
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(CONFIGS[sys.argv[1]]).train()
+
+
+def wrapped(kind, model):
+    units = {type(part) for part in model.modules() if type(part).__name__ in model._no_split_modules}
+    if kind == "fsdp2 by layer":
+        for part in [each for each in model.modules() if type(each) in units]:
+            fully_shard(part)
+    if kind.startswith("fsdp2"):
+        return fully_shard(model)
+    if kind == "fsdp1":
+        options = {"auto_wrap_policy": ModuleWrapPolicy(units), "device_id": torch.device("cpu")}
+        return FullyShardedDataParallel(model, use_orig_params=True, **options)
+    return DistributedDataParallel(model)
+
+
+def train(model, batches, reduce):
+    optimizer, losses = torch.optim.Adam(model.parameters(), 1e-2), []
+    for batch in batches:
+        loss = model(batch, labels=batch).loss
         loss.backward()
-        losses.append(loss.detach())
-    torch.testing.assert_close(*losses)
-    for one, two in zip(shared.parameters(), whole.parameters()):
-        torch.testing.assert_close(one.grad.full_tensor(), two.grad)
-    for optimizer in optimizers:
         optimizer.step()
         optimizer.zero_grad()
+        losses.append(reduce(loss.detach().clone()))
+    return torch.stack(losses)
+
+
+def mean(loss):
+    dist.all_reduce(loss)
+    return loss / 2
+
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+batches = torch.randint(1, 23, (10, 4, 7), generator=torch.Generator().manual_seed(1))
+one = make()
+expected = train(one, batches, lambda loss: loss)
 accelerator = SimpleNamespace(
     process_index=0, num_processes=1, device=torch.device("cpu"), unwrap_model=lambda model: model,
-    autocast=__import__("contextlib").nullcontext, reduce=lambda tensor, reduction: tensor,
+    autocast=nullcontext, reduce=lambda tensor, reduction: tensor,
 )
-sentences = [[1, 2, 3, 4], [5, 6, 7]]
-found = evaluate_loss(shared, sentences, accelerator)
-expected = evaluate_loss(whole, sentences, accelerator)
-assert found.tokens == expected.tokens == 5
-assert abs(found.nats - expected.nats) < 1e-4, (found, expected)
-assert type(next(shared.parameters())).__name__ == "DTensor"  # shared out again
+validated = evaluate_loss(one, [[1, 2, 3, 4], [5, 6, 7]], accelerator).nats
+for kind in ("fsdp2", "fsdp2 by layer", "fsdp1", "ddp"):
+    model = wrapped(kind, make())
+    losses = train(model, batches[:, 2 * rank : 2 * rank + 2], mean)
+    torch.testing.assert_close(losses, expected, rtol=1e-5, atol=1e-6, msg=kind)
+    weights = get_model_state_dict(model, options=WHOLE)
+    if rank == 0 or kind == "ddp":
+        alone = make()
+        alone.load_state_dict(weights)
+        for (name, value), other in zip(one.named_parameters(), alone.parameters()):
+            torch.testing.assert_close(other, value, rtol=1e-3, atol=1e-5, msg=f"{kind}, {name}")
+    again = wrapped(kind, make())
+    set_model_state_dict(again, one.state_dict(), options=WHOLE)
+    if kind == "fsdp2":
+        nats = evaluate_loss(again, [[1, 2, 3, 4], [5, 6, 7]], accelerator).nats
+        assert abs(nats - validated) < 1e-4, (nats, validated)
+        assert type(next(again.parameters())).__name__ == "DTensor"  # shared out again
+    loss = mean(again(batches[0, 2 * rank : 2 * rank + 2], labels=batches[0, 2 * rank : 2 * rank + 2]).loss.detach())
+    torch.testing.assert_close(loss, one(batches[0], labels=batches[0]).loss.detach(), rtol=1e-5, atol=1e-6, msg=kind)
 dist.barrier()
 dist.destroy_process_group()
 print("equal")
@@ -61,12 +105,13 @@ print("equal")
 
 
 @pytest.mark.slow
-def test_shared_out_weights_train_and_validate_alike(tmp_path):
+@pytest.mark.parametrize("network", ["rnn", "deep", "transformer"])
+def test_two_processes_train_as_one(network, tmp_path):
+    """Ten updates with the compiled scan; checkpoints of each load in the other; FSDP by layer as well."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "STACK_LM_SCAN_BACKEND": "reference"}
     done = subprocess.run(
-        [*command, str(Path(__file__).parents[1])], env=environment, capture_output=True, text=True, timeout=400
+        [*command, network], env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=400
     )
     assert done.stdout.count("equal") == 2, done.stderr[-3000:]

@@ -289,7 +289,7 @@ class _Scan(torch.autograd.Function):
         ctx: Any, make: Make, dtype: np.dtype, models: int | None, wanted: bool, *tensors: Tensor | None
     ) -> tuple[Tensor, ...]:
         single = models is None
-        arrays = Tensors.of([_array(part, single) for part in tensors])
+        arrays = Tensors.of([_array(part, single) for part in _unshared(tensors)])
         needs = Tensors.of(ctx.needs_input_grad[-len(tensors) :])
         plan = make(models or 1, dtype, arrays)
         with _first_call("forward pass", plan):
@@ -319,6 +319,17 @@ class _Scan(torch.autograd.Function):
             flat = plan.backward(ctx.arrays, kept, result_grads, ctx.wants_inputs).flat
         tensor_grads = [None if part is None else torch.from_numpy(part[0] if ctx.single else part) for part in flat]
         return *[None] * (len(ctx.needs_input_grad) - len(flat)), *tensor_grads
+
+
+def _unshared(tensors: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+    """The tensors; of states and parameters copies, where FSDP may free what it has gathered.
+
+    It frees storage between the passes, which storage that NumPy has seen forbids.
+    """
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return tensors
+    n = len(Given._fields)
+    return [*tensors[:n], *(None if part is None else part.detach().clone() for part in tensors[n:])]
 
 
 def _array(tensor: Tensor | None, single: bool) -> Any:

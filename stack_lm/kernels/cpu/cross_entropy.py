@@ -28,7 +28,9 @@ class CompiledSoftmax:
         rows, classes = buffer.shape
         self.with_gradient = with_gradient
         self.dtype = torch.promote_types(buffer.dtype, torch.float32)
-        self.bias = buffer.new_zeros(classes, dtype=self.dtype) if bias is None else bias.detach().to(self.dtype)
+        self.bias = (
+            buffer.new_zeros(classes, dtype=self.dtype) if bias is None else bias.detach().to(self.dtype, copy=True)
+        )
         self.threads = max(1, min(available(), rows, buffer.numel() // _MIN_LOGITS))
         # A row to work with, and the sum of the rows' gradients, for each thread.
         self.numbers = buffer.new_empty(self.threads, classes, dtype=self.dtype)
