@@ -221,7 +221,7 @@ def _written(case: Case) -> list[str]:
     """The files that the command was to write, and has written."""
     named = [path for option, path in pairwise(case.arguments) if option in OUTPUTS]
     named += case.arguments[2:3] if case.arguments[:1] == ["export"] else []
-    return [path for path in named if path.rstrip("/").startswith(f"{case.folder}/out/") and Path(path).exists()]
+    return [path for path in named if path.rstrip("/").startswith(f"{case.folder}/out/") and os.path.exists(path)]
 
 
 def _judge_result(case: Case, outcome: Outcome) -> str | None:
