@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from ..core.checks import Number, OneOf, check_of
 from ..kernels.protocol import CellState, MemoryState
 from ..memory import memory_class
+from ..memory.base import numbers_hidden
 from ..memory.fields import Parts, Size
 from ..memory.settings import layer_settings, unknown_setting
 from .cell import StackRNNCell
@@ -143,7 +144,12 @@ class StackRNN(nn.Module):
                 own[name].copy_(parameter)
 
     def forward(
-        self, input: Tensor | PackedSequence, hx: Any = None, *, output_actions: bool = False
+        self,
+        input: Tensor | PackedSequence,
+        hx: Any = None,
+        *,
+        lengths: Tensor | None = None,
+        output_actions: bool = False,
     ) -> tuple[Any, ...]:
         """Run sequences.
 
@@ -151,6 +157,8 @@ class StackRNN(nn.Module):
             input: x_1 .. x_T: [T, B, E], with `batch_first` [B, T, E], unbatched [T, E], or a `PackedSequence`.
             hx: the initial state, as returned by an earlier call or by torch's module, with which memories start empty.
                 A memory whose state is None also starts empty. None: zeros, and empty memories.
+            lengths: the numbers of steps [B], from 0 to T, of padded sequences; the outputs behind a sequence's end are
+                zeros, and its last state is that at its end, as with packed sequences. Integers, on any device.
             output_actions: also return the actions.
 
         Returns:
@@ -163,11 +171,14 @@ class StackRNN(nn.Module):
         Raises:
             ValueError: if shapes or parts of the state do not fit.
         """
-        inputs, lengths = self._batch_first(input)
+        inputs, packed = self._batch_first(input)
         batch_size, length = inputs.shape[:2]
-        mask = None
-        if lengths is not None and int(lengths.min()) < length:
-            mask = (torch.arange(length) < lengths.unsqueeze(1)).to(inputs.device)
+        mask, steps = None, torch.arange(length)
+        if packed is not None and int(packed.min()) < length:
+            mask = (steps < packed.unsqueeze(1)).to(inputs.device)
+        if lengths is not None:
+            self._check_lengths(lengths, batch_size, length, packed)
+            mask = steps.to(inputs.device) < lengths.to(inputs.device).unsqueeze(1)
         unbatched = isinstance(input, Tensor) and input.dim() == 2
         first = self._first(hx, batch_size, length, unbatched)
         last, actions = [], []
@@ -178,8 +189,21 @@ class StackRNN(nn.Module):
             inputs = scan.outputs
             last.append(scan.state)
             actions.append(scan.actions)
-        results = self._in_form_of(input, inputs, lengths), self._last(last, unbatched)
+        results = self._in_form_of(input, inputs, packed), self._last(last, unbatched)
         return (*results, tuple(actions)) if output_actions else results
+
+    @staticmethod
+    def _check_lengths(lengths: Any, batch_size: int, length: int, packed: Tensor | None) -> None:
+        if packed is not None:
+            raise ValueError("a PackedSequence has its lengths: leave out lengths")
+        if not isinstance(lengths, Tensor) or lengths.shape != (batch_size,) or lengths.is_floating_point():
+            found = (list(lengths.shape), lengths.dtype) if isinstance(lengths, Tensor) else type(lengths).__name__
+            raise ValueError(f"lengths must be integers [{batch_size}]; got {found}")
+        # On a GPU the check would wait.
+        if lengths.device.type == "cpu" and not numbers_hidden():
+            wrong = lengths[(lengths < 0) | (lengths > length)]
+            if len(wrong):
+                raise ValueError(f"lengths must be from 0 to {length}; got {int(wrong[0])}")
 
     def _batch_first(self, given: Tensor | PackedSequence) -> tuple[Tensor, Tensor | None]:
         """The input as [B, T, E], and the lengths of packed sequences."""

@@ -299,3 +299,39 @@ def test_code_written_for_torch(kind):
         assert drawn.unique().numel() == first[name].unique().numel(), name
     rnn.flatten_parameters()
     assert (rnn.bidirectional, rnn.proj_size) == (False, 0)
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_lengths_of_padded_sequences_equal_packing(batch_first):
+    """In outputs, states and gradients; whatever the padding contains."""
+    rnn = StackRNN(E, H, 2, memory=("stack", "none"), memory_size=3, batch_first=batch_first)
+    lengths = torch.tensor([4, 1, 3])
+    padded = torch.randn(3, 4, E)
+    form = (lambda part: part) if batch_first else (lambda part: part.transpose(0, 1))
+    whole, expected = rnn(pack_padded_sequence(padded, lengths, batch_first=True, enforce_sorted=False))
+    whole, _ = pad_packed_sequence(whole, batch_first=True)
+    padded[1, 1:] = 7.0
+    outputs, state = rnn(form(padded), lengths=lengths)
+    torch.testing.assert_close(form(outputs), whole)
+    for one, other in zip(state[:2], expected[:2], strict=True):
+        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(state[2][0].reading, expected[2][0].reading)
+    weights = list(rnn.parameters())
+    found, wanted = (torch.autograd.grad(part.square().sum(), weights) for part in (outputs, whole))
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        (torch.tensor([1, 2]), r"lengths must be integers \[3\]; got \(\[2\], torch.int64\)"),
+        (torch.tensor([1.0, 2.0, 3.0]), "lengths must be integers"),
+        ([1, 2, 3], r"lengths must be integers \[3\]; got list"),
+        (torch.tensor([1, 5, 3]), "lengths must be from 0 to 4; got 5"),
+    ],
+)
+def test_lengths_that_do_not_fit(lengths, message):
+    with pytest.raises(ValueError, match=message):
+        StackRNN(E, H, batch_first=True)(torch.randn(3, 4, E), lengths=lengths)
+    with pytest.raises(ValueError, match="a PackedSequence has its lengths"):
+        StackRNN(E, H)(pack_padded_sequence(torch.randn(4, 3, E), [4, 3, 1]), lengths=torch.tensor([4, 3, 1]))
