@@ -59,7 +59,12 @@ def try_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
     Raises:
         Exception: of the libraries below, of any kind.
     """
-    tokenizer("a \ue000")  # a letter, and a character that no text has
+    try:
+        tokenizer("a \ue000")  # a letter, and a character that no text has
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":  # of a library in Rust; no `Exception`
+            raise ValueError(f"its settings contradict each other ({error})") from None
+        raise
 
 
 def find_tokenizer(source: str | Path) -> Path | None:

@@ -147,6 +147,17 @@ def test_damaged_tokenizers(tmp_path, content):
         assert "\n" not in str(caught.value)
 
 
+def test_a_template_without_its_token(tmp_path):
+    """The tokenizers library panics, which is no `Exception`."""
+    TOKENIZERS["bpe"].save_pretrained(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["post_processor"]["special_tokens"] = {}
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="its settings contradict each other"):
+        open_tokenizer(tmp_path)
+
+
 # --- strengths of words
 
 
