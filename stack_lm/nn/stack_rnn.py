@@ -18,6 +18,7 @@ from ..memory.base import numbers_hidden
 from ..memory.fields import Parts, Size
 from ..memory.settings import layer_settings, unknown_setting
 from .cell import StackRNNCell
+from .controlled import Actions
 
 # Controllers that have a state, by the mode of the equivalent torch module.
 _MODES = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN_TANH", "rnn_relu": "RNN_RELU", "rnn_sigmoid": None}
@@ -40,6 +41,9 @@ class StackRNN(nn.Module):
         bias: whether to have biases.
         batch_first: whether tensors are [B, T, ...] instead of [T, B, ...]. It does not affect states.
         dropout: probability, on the outputs of each layer but the last.
+        bidirectional: whether each layer also has a network, with a memory, that reads from the end, as in torch:
+            outputs are [..., 2 H], forward first; states [2 L, B, H] and memories are in the order of layers, then of
+            directions.
         device: the device of the parameters, as in torch's modules.
         dtype: the dtype of the parameters.
         settings: settings of the memories, such as `memory_size=16` or `pop_control="sigmoid"`; see `StackRNNConfig`
@@ -55,7 +59,7 @@ class StackRNN(nn.Module):
         (torch.Size([8, 20, 100]), torch.Size([1, 8, 100]))
     """
 
-    bidirectional, proj_size = False, 0  # of torch's modules; code written for them asks for these
+    proj_size = 0  # of torch's modules; code written for them asks for it
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class StackRNN(nn.Module):
         bias: bool = True,
         batch_first: bool = False,
         dropout: float = 0.0,
+        bidirectional: bool = False,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
         **settings: Any,
@@ -80,9 +85,8 @@ class StackRNN(nn.Module):
         if len(memories) != num_layers:
             raise ValueError(f"memory must be one name, or one for each of num_layers={num_layers}; got {memories}")
         known = {name: None for each in memories for name in memory_class(each).settings}
-        for name in ("bidirectional", "proj_size"):  # code written for torch's modules may pass their defaults
-            if settings.pop(name, False):
-                raise ValueError(f"StackRNN has no {name}, unlike torch's modules")
+        if settings.pop("proj_size", 0):  # code written for torch's modules may pass its default
+            raise ValueError("StackRNN has no proj_size, unlike torch's modules")
         unknown = next((name for name in settings if name not in known), None)
         if unknown is not None:
             raise unknown_setting(memory, unknown, known)
@@ -92,7 +96,10 @@ class StackRNN(nn.Module):
         self.dropout = Number(minimum=0, below=1)("dropout", dropout)
         if self.dropout and num_layers == 1:  # as torch's modules
             warnings.warn("dropout is between layers, and there is one: it changes nothing", stacklevel=2)
+        self.bidirectional = check_of(bool)("bidirectional", bidirectional)
         self.layers = nn.ModuleList(self._make_layer(k, name, settings) for k, name in enumerate(memories))
+        reverse = memories if bidirectional else ()
+        self.reverse_layers = nn.ModuleList(self._make_layer(k, name, settings) for k, name in enumerate(reverse))
         if device is not None or dtype is not None:  # under a FakeTensorMode this fails even if nothing changes
             self.to(device=device, dtype=dtype)
 
@@ -101,7 +108,7 @@ class StackRNN(nn.Module):
             memory,
             {name: value for name, value in settings.items() if name in memory_class(memory).settings},
             controller=self.controller,
-            embedding_size=self.hidden_size if number else self.input_size,
+            embedding_size=self.hidden_size * (1 + self.bidirectional) if number else self.input_size,
             hidden_size=self.hidden_size,
             bias=self.bias,
             first_layer=number,
@@ -131,9 +138,10 @@ class StackRNN(nn.Module):
             raise ValueError(f"controller={self.controller!r} has other weights than {module}")
         given = dict(module.named_parameters())
         own = {
-            name: parameter
-            for cell in self._cells
-            for name, parameter in cell.bare_controller.named_parameters()
+            name + direction: parameter
+            for cells, direction in ((self.layers, ""), (self.reverse_layers, "_reverse"))
+            for cell in cells
+            for name, parameter in cell.bare_controller.named_parameters()  # type: ignore[union-attr, operator]
             if not name.endswith("_reading")
         }
         theirs, ours = ({name: list(part.shape) for name, part in each.items()} for each in (given, own))
@@ -181,16 +189,30 @@ class StackRNN(nn.Module):
             mask = steps.to(inputs.device) < lengths.to(inputs.device).unsqueeze(1)
         unbatched = isinstance(input, Tensor) and input.dim() == 2
         first = self._first(hx, batch_size, length, unbatched)
-        last, actions = [], []
-        for k, (cell, state) in enumerate(zip(self._cells, first, strict=True)):
+        order = self._backwards(inputs, mask) if self.bidirectional else steps
+        last, actions, both = [], [], 1 + self.bidirectional
+        for k in range(0, len(first), both):
             if k:
                 inputs = F.dropout(inputs, self.dropout, self.training)
-            scan = cell.scan(inputs, state, mask, output_actions=output_actions)
-            inputs = scan.outputs
-            last.append(scan.state)
-            actions.append(scan.actions)
+            scans = [self._cells[k].scan(inputs, first[k], mask, output_actions=output_actions)]
+            if self.bidirectional:
+                given = _reorder(inputs, order)
+                scans.append(self._cells[k + 1].scan(given, first[k + 1], mask, output_actions=output_actions))
+                there = Actions({name: _reorder(part, order) for name, part in scans[1].actions.items()})
+                scans[1] = scans[1]._replace(outputs=_reorder(scans[1].outputs, order), actions=there)
+            inputs = torch.cat([scan.outputs for scan in scans], dim=-1) if self.bidirectional else scans[0].outputs
+            last += [scan.state for scan in scans]
+            actions += [scan.actions for scan in scans]
         results = self._in_form_of(input, inputs, packed), self._last(last, unbatched)
         return (*results, tuple(actions)) if output_actions else results
+
+    @staticmethod
+    def _backwards(inputs: Tensor, mask: Tensor | None) -> Tensor:
+        """The steps [B, T] from each sequence's end to its beginning, and then its padding."""
+        steps = torch.arange(inputs.shape[1], device=inputs.device).expand(inputs.shape[:2])
+        if mask is None:
+            return steps.flip(1)
+        return torch.where(mask, mask.sum(1, keepdim=True) - 1 - steps, steps)
 
     @staticmethod
     def _check_lengths(lengths: Any, batch_size: int, length: int, packed: Tensor | None) -> None:
@@ -244,15 +266,17 @@ class StackRNN(nn.Module):
         if not n_torch <= len(parts) <= n_torch + self._has_memories:
             names = ["h", "c"][:n_torch] + ["memories"] * self._has_memories
             raise ValueError(f"hx must be of the parts {', '.join(names)}; got {len(parts)}")
-        shape = [self.num_layers, *([] if unbatched else [batch_size]), self.hidden_size]
+        shape = [len(first), *([] if unbatched else [batch_size]), self.hidden_size]
         for part in parts[:n_torch]:
             found = list(part.shape) if isinstance(part, Tensor) else type(part).__name__
             if found != shape:
                 raise ValueError(f"the tensors of hx must be {shape}; got {found}")
-        memories = parts[n_torch] if len(parts) > n_torch else (None,) * self.num_layers
-        if not isinstance(memories, tuple | list) or len(memories) != self.num_layers:
+        memories = parts[n_torch] if len(parts) > n_torch else (None,) * len(first)
+        if not isinstance(memories, tuple | list) or len(memories) != len(first):
             number = len(memories) if isinstance(memories, tuple | list) else type(memories).__name__
-            raise ValueError(f"the memories of hx must be a tuple of num_layers={self.num_layers}; got {number}")
+            raise ValueError(
+                f"the memories of hx must be a tuple of {len(first)}, one for each layer and direction; got {number}"
+            )
         states = []
         for k, (empty, given) in enumerate(zip(first, memories, strict=True)):
             state = empty if given is None else given
@@ -277,8 +301,14 @@ class StackRNN(nn.Module):
 
     @property
     def _cells(self) -> list[StackRNNCell]:
-        return list(self.layers)  # type: ignore[arg-type]
+        pairs = zip(self.layers, self.reverse_layers, strict=True) if self.bidirectional else zip(self.layers)
+        return [cell for pair in pairs for cell in pair]  # type: ignore[misc]
 
     @property
     def _has_memories(self) -> bool:
         return any(cell.memory.actions for cell in self._cells)
+
+
+def _reorder(part: Tensor, order: Tensor) -> Tensor:
+    """The steps of [B, T, ...] in an order [B, T]."""
+    return part.gather(1, order.view(*order.shape, *[1] * (part.dim() - 2)).expand_as(part))

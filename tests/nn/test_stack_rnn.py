@@ -216,7 +216,7 @@ def test_dropout_is_between_layers_and_in_training():
 def test_bad_settings_are_refused():
     for arguments, message in (
         ({"memory": ("stack",), "num_layers": 2}, r"one for each of num_layers=2; got \('stack',\)"),
-        ({"bidirectional": True}, "StackRNN has no bidirectional, unlike torch's modules"),
+        ({"proj_size": 2}, "StackRNN has no proj_size, unlike torch's modules"),
         ({"memory_sise": 2}, "has no setting 'memory_sise'; .*did you mean 'memory_size'"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -335,3 +335,35 @@ def test_lengths_that_do_not_fit(lengths, message):
         StackRNN(E, H, batch_first=True)(torch.randn(3, 4, E), lengths=lengths)
     with pytest.raises(ValueError, match="a PackedSequence has its lengths"):
         StackRNN(E, H)(pack_padded_sequence(torch.randn(4, 3, E), [4, 3, 1]), lengths=torch.tensor([4, 3, 1]))
+
+
+@pytest.mark.parametrize(("controller", "kind"), [("lstm", nn.LSTM), ("gru", nn.GRU)])
+def test_bidirectional_equals_torchs_own_without_a_memory(controller, kind):
+    """In outputs, states and gradients, packed and not, from a state."""
+    theirs = kind(E, H, 2, batch_first=True, bidirectional=True)
+    ours = StackRNN(E, H, 2, memory="none", controller=controller, batch_first=True, bidirectional=True)
+    ours.copy_weights(theirs)
+    inputs, state = torch.randn(3, 4, E), torch.randn(4, 3, H)
+    first = (state, -state) if controller == "lstm" else state
+    for given in (inputs, pack_padded_sequence(inputs, [4, 1, 3], batch_first=True, enforce_sorted=False)):
+        (found, last), (expected, wanted) = ours(given, first), theirs(given, first)
+        torch.testing.assert_close(getattr(found, "data", found), getattr(expected, "data", expected))
+        torch.testing.assert_close(last, wanted)
+
+
+def test_bidirectional_with_memories_is_two_networks():
+    rnn = StackRNN(E, H, memory="stack", memory_size=3, batch_first=True, bidirectional=True)
+    forward, backward = (StackRNN(E, H, memory="stack", memory_size=3, batch_first=True) for _ in range(2))
+    forward.layers.load_state_dict(rnn.layers.state_dict())
+    backward.layers.load_state_dict(rnn.reverse_layers.state_dict())
+    inputs, lengths = torch.randn(3, 4, E), torch.tensor([4, 1, 3])
+    outputs, (h, c, memories), actions = rnn(inputs, lengths=lengths, output_actions=True)
+    assert (outputs.shape, h.shape, len(memories), len(actions)) == ((3, 4, 2 * H), (2, 3, H), 2, 2)
+    for row, n in enumerate(lengths.tolist()):
+        there, (h_there, *_), done = forward(inputs[row : row + 1, :n], output_actions=True)
+        back, (h_back, *_), undone = backward(inputs[row : row + 1, :n].flip(1), output_actions=True)
+        torch.testing.assert_close(outputs[row, :n], torch.cat((there, back.flip(1)), -1)[0])
+        torch.testing.assert_close(h[:, row], torch.cat((h_there, h_back))[:, 0])
+        for one, other in ((actions[0], done[0].push_strength), (actions[1], undone[0].push_strength.flip(1))):
+            torch.testing.assert_close(one.push_strength[row, :n], other[0])
+    assert not outputs[1, 1:].any()
