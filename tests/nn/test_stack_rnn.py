@@ -243,7 +243,7 @@ def test_bad_states_are_refused():
     for state, message in (
         (h, "hx must be of the parts h, c, memories; got 1"),
         ((h, h[:, :2]), r"the tensors of hx must be \[1, 4, 7\]; got \[1, 2, 7\]"),
-        ((h, h, (*memories, None)), "the memories of hx must be a tuple of num_layers=1; got 2"),
+        ((h, h, (*memories, None)), "the memories of hx must be a tuple of 1, one for each layer and direction; got 2"),
         ((h, h, superposed), "the state of this layer has a StackState; got a SuperpositionState"),
         ((h, h, of_others), "the same number of sequences; got"),
     ):
@@ -357,7 +357,7 @@ def test_bidirectional_with_memories_is_two_networks():
     forward.layers.load_state_dict(rnn.layers.state_dict())
     backward.layers.load_state_dict(rnn.reverse_layers.state_dict())
     inputs, lengths = torch.randn(3, 4, E), torch.tensor([4, 1, 3])
-    outputs, (h, c, memories), actions = rnn(inputs, lengths=lengths, output_actions=True)
+    outputs, (h, _, memories), actions = rnn(inputs, lengths=lengths, output_actions=True)
     assert (outputs.shape, h.shape, len(memories), len(actions)) == ((3, 4, 2 * H), (2, 3, H), 2, 2)
     for row, n in enumerate(lengths.tolist()):
         there, (h_there, *_), done = forward(inputs[row : row + 1, :n], output_actions=True)
