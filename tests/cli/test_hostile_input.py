@@ -31,7 +31,8 @@ def model(tmp_path_factory):
 def test_brackets_and_colons_are_no_markup(capsys, model, tmp_path):
     words = "the [sic] dog [red] is [/] :3 :smile: [bold]"
     status, out, err = run(capsys, "parse", model, words)
-    assert (status, err) == (0, "")
+    assert status == 0
+    assert err.endswith("is it a model of this language?\n")
     for word in "[ sic ] red / :3 :smile : bold".split():  # brackets are split off
         assert f"│ {word} " in out
     data = write(tmp_path / "a:smile:[b].jsonl", '{"good": "a dog .", "bad": "a cat .", "[kind]": "[red]:smile:"}\n')
@@ -400,6 +401,9 @@ def test_perplexity_in_blocks(capsys, monkeypatch, model, tmp_path):
     parts = run_json(capsys, "perplexity", model, "--data", text)
     kept = ("command", "model", "data", "split", "segmentation", "column", "held_out", "held_out_seed", "limit")
     assert [parts.pop(key) for key in kept] == [whole.pop(key) for key in kept]
+    for name, bounds in parts.pop("intervals").items():
+        assert bounds == pytest.approx(whole["intervals"][name], rel=1e-6)
+    del whole["intervals"]
     assert parts == pytest.approx(whole, rel=1e-6)
     assert run_json(capsys, "perplexity", model, "--data", text, "--limit", 4)["n_sentences"] == 4
 
