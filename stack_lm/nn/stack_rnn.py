@@ -141,7 +141,7 @@ class StackRNN(nn.Module):
             name + direction: parameter
             for cells, direction in ((self.layers, ""), (self.reverse_layers, "_reverse"))
             for cell in cells
-            for name, parameter in cell.bare_controller.named_parameters()  # type: ignore[union-attr, operator]
+            for name, parameter in cell.bare_controller.named_parameters()  # type: ignore[union-attr]
             if not name.endswith("_reading")
         }
         theirs, ours = ({name: list(part.shape) for name, part in each.items()} for each in (given, own))

@@ -192,7 +192,7 @@ def test_every_recipe_is_valid(name):
     from stack_lm.training.config import ClassificationConfig, RunConfig
 
     path = preset_path(name)
-    text = path.parent.name in ("merrill2019", "deep") or path.stem.startswith(("ptb_", "wikipedia_"))
+    text = path.parent.name in ("merrill2019", "deep", "babylm") or path.stem.startswith(("ptb_", "wikipedia_"))
     kind = RunConfig if text else TaskConfig
     config = build(ClassificationConfig if path.stem.startswith("numpred") else kind, read_config(path))
     config.check()
