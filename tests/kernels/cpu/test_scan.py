@@ -45,7 +45,14 @@ def test_every_pair_of_controls(memory, push, pop):
 )
 def test_exact_ties(memory, strengths):
     names = ("push_control", "pop_control", "read_control")
-    check(make_cell(memory=memory, **dict(zip(names, strengths, strict=True))), length=12)
+    for order in ("after_push", "before_push"):
+        check(make_cell(memory=memory, read_order=order, **dict(zip(names, strengths, strict=True))), length=12)
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_reads_before_pushes(memory):
+    cell = make_cell(memory=memory, pop_control="sigmoid", read_order="before_push")
+    check(cell, mask=some_mask(3, 7), state=random_state(cell, 3, torch.float64))
 
 
 @pytest.mark.parametrize("skips", [False, True])
