@@ -327,6 +327,7 @@ def run(seed: int | None, numbers: Sequence[int], folder: Path, keep: bool = Fal
         keep: leave the folders of the cases, and print how each ended.
     """
     quiet_libraries()
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     torch.set_num_threads(1)
     inputs = folder / "inputs"
     inputs.mkdir()
