@@ -7,7 +7,9 @@ with naturalstories_. Each regression is ordinary least squares on the mean read
 """
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +25,7 @@ STRENGTHS = ["push_strength", "pop_strength", "read_strength", "total_strength"]
 STRENGTHS += [f"{name}_1" for name in STRENGTHS]
 
 
-def read_stories(folder):
+def read_stories(folder: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Sentences with their story and the words before them in it; and the reading time of each word."""
     (stories,), (times,) = (list(Path(folder).glob(f"*{end}")) for end in ("all_stories.tok", "processed_wordinfo.tsv"))
     words = pd.read_csv(stories, sep="\t", quoting=3, keep_default_na=False)
@@ -39,7 +41,7 @@ def read_stories(folder):
     return pd.DataFrame(rows), times[["item", "zone", "meanItemRT"]]
 
 
-def table_of(model, sentences, times, counts):
+def table_of(model: str, sentences: pd.DataFrame, times: pd.DataFrame, counts: dict[str, int]) -> pd.DataFrame:
     """A row for each word with a reading time: the model's numbers, with two lags."""
     table = surprisal(model, sentences, entropy=True, lags=2, frequencies=counts)
     table["zone"] = table["before"] + table["position"]
@@ -49,7 +51,7 @@ def table_of(model, sentences, times, counts):
     return table.merge(times, on=["item", "zone"])
 
 
-def minicons_surprisals(path, table):
+def minicons_surprisals(path: str, table: pd.DataFrame) -> list[float | None]:
     """Surprisal as minicons gives it, without any of our steps: None before the words that it has."""
     from minicons import scorer
 
@@ -65,7 +67,7 @@ def minicons_surprisals(path, table):
     return columns
 
 
-def gain(table, names, base=BASELINE):
+def gain(table: pd.DataFrame, names: list[str], base: list[str] = BASELINE) -> tuple[float, np.ndarray]:
     """Nats by which predictors raise the log-likelihood: in sample; and held out, story by story."""
     import statsmodels.api as sm
 
@@ -84,7 +86,7 @@ def gain(table, names, base=BASELINE):
     return in_sample, np.array(held_out)
 
 
-def compare(tables, known):
+def compare(tables: dict[str, pd.DataFrame], known: Any) -> Iterator[tuple[str, str, int, float, float, float]]:
     """A row for each model and set of predictors; those of a set come beside the others that its name says."""
     for model, table in tables.items():
         sets = {"surprisal": (SURPRISAL, []), "entropy beside surprisal": (ENTROPY, SURPRISAL)}
@@ -98,7 +100,7 @@ def compare(tables, known):
             yield Path(model).name, name, len(added), in_sample, 1000 * held_out.mean(), 1000 * margin
 
 
-def main():
+def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder")

@@ -115,8 +115,8 @@ def measure_scan(args: argparse.Namespace, tell: Tell) -> list[Row]:
 
 def attend(queries: Tensor, keys: Tensor, values: Tensor) -> None:
     """Forward and backward of torch's causal attention with one head."""
-    heads = (part.unsqueeze(1) for part in (queries, keys, values))
-    torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True).sum().backward()
+    query, key, value = (part.unsqueeze(1) for part in (queries, keys, values))
+    torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True).sum().backward()
 
 
 def passes_of_scan(layer: MemoryLayer, inputs: Tensor) -> None:

@@ -12,14 +12,14 @@ from collections import Counter
 from stack_lm.text.plain import read_lines
 
 
-def main():
+def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("text")
     parser.add_argument("--words", type=int, default=30_000, help="the most frequent words to print")
     options = parser.parse_args()
     contraction = re.compile(r" (?=(?:n't|'(?:s|d|m|re|ve|ll))(?: |$))")
-    counts = Counter()
+    counts: Counter[str] = Counter()
     for _, line in read_lines(options.text):
         counts.update(word for word in contraction.sub("", line.lower()).split() if any(map(str.isalnum, word)))
     print("word\tcount")

@@ -16,7 +16,9 @@ def stack_weights(
     `NeuralStack`, and its gradients too, except for ties. Time and memory are quadratic; layers run in blocks.
 
     Args:
-        push_strength, pop_strength, read_strength: [..., T] each, in elements, at least 0.
+        push_strength: [..., T], in elements, at least 0.
+        pop_strength: likewise.
+        read_strength: likewise.
         read_order: "after_push" or "before_push".
 
     Returns:

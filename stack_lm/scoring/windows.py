@@ -45,7 +45,10 @@ def place(
 
     Args:
         encoder: encodes sentences.
-        sentences, tags, punctuation, numbers: see `SentenceEncoder.encode`.
+        sentences: see `SentenceEncoder.encode`.
+        tags: likewise.
+        punctuation: likewise.
+        numbers: likewise.
         contexts: the context of each sentence; None reads each in isolation.
 
     Raises:
