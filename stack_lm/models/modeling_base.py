@@ -84,7 +84,8 @@ class MemoryPreTrainedModel(PreTrainedModel):
             ValueError: if the code of the model, or of its memory, cannot be saved.
         """
         if not self.is_remote_code():  # transformers copies the files from which such a model was loaded
-            self.config.auto_map = {}  # of files that may be missing
+            if getattr(self.config, "auto_map", None):
+                self.config.auto_map = {}  # of files that may be missing
             if code and self.load_hub is not None:
                 self.load_hub().add_code(self.config, Path(save_directory))
         return super().save_pretrained(save_directory, *args, **kwargs)

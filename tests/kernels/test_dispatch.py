@@ -242,7 +242,7 @@ def test_a_module_that_must_run_on_the_reference_says_so_once(caplog):
     assert len(caplog.messages) == 2
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit")
+@pytest.mark.filterwarnings("ignore:`torch.jit", "ignore::torch.jit.TracerWarning")
 def test_torch_jit_is_refused_in_one_line():
     with pytest.raises(InputError, match="cannot be traced by torch.jit.trace, .* use torch.export$"):
         torch.jit.trace(StackRNN(4, 8), (torch.randn(5, 2, 4),))

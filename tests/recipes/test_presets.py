@@ -15,7 +15,7 @@ def build_model(name, **fields):
     """The model of a configuration, which must have no key that its training loop does not know."""
     trainer = (
         RunConfig
-        if name.startswith(("merrill2019/", "deep/", "dusell2023/ptb", "dusell2024/wikipedia"))
+        if name.startswith(("babylm/", "merrill2019/", "deep/", "dusell2023/ptb", "dusell2024/wikipedia"))
         else TaskConfig
     )
     run = build(trainer, read_config(name))

@@ -58,7 +58,7 @@ def _add_code(source: Path, directory: Path) -> None:
     path = directory / "config.json"
     config = json_record(read_text(path), str(path))
     kind = kind_of(str(config.get("model_type")))
-    if kind is None or "auto_map" in config:
+    if kind is None or config.get("auto_map"):
         return
     try:
         if not has_code(kind.config.from_dict(config)):

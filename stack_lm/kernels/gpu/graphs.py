@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from ..dispatch import CUDA_GRAPHS
 from . import scan
 
 Recorded = TypeVar("Recorded")
 
-VARIABLE = "STACK_LM_CUDA_GRAPHS"
 STEPS = 8  # captured scans have a multiple of this many steps
 # All that is kept: so many graphs, and so much of a device's memory. A scan that finds no place goes launch by launch;
 # a graph makes place if so many scans went by without it, as a capture takes as long as many scans.
@@ -31,7 +31,7 @@ _cramped = False  # a capture has found too little memory
 
 def wanted(device: torch.device) -> bool:
     """True if scans should be captured: if STACK_LM_CUDA_GRAPHS=1 and no other capture is in progress."""
-    on = os.environ.get(VARIABLE) == "1" and device.type == "cuda"
+    on = os.environ.get(CUDA_GRAPHS) == "1" and device.type == "cuda"
     return on and not torch.cuda.is_current_stream_capturing()
 
 
