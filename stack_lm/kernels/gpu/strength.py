@@ -11,7 +11,6 @@ whose strength is exactly what is left of a pop or a read counts as taken whole.
 
 An element pushed with strength zero is in the list but has no effect. In the dense definition it still has a gradient,
 which its control then multiplies by a slope of zero; here its gradient is arbitrary.
-
 A barrier separates one thread's writes from reads by other threads of the same program.
 
 NOTE: Triton 3.6 fails on a loop that it knows is never entered, so strengths fixed at zero have none (NO_POP, NO_READ).
