@@ -24,8 +24,8 @@ from models import PlainLSTM
 from stack_lm import StackRNNConfig, StackRNNForCausalLM
 from stack_lm.core.console import positive_int, print_json, print_note, print_table, run_command
 from stack_lm.core.errors import InputError
-from stack_lm.kernels.dispatch import CUDA_GRAPHS as GRAPHS
 from stack_lm.kernels.gpu import backend
+from stack_lm.kernels.protocol import CUDA_GRAPHS as GRAPHS
 from stack_lm.kernels.protocol import Inputs
 from stack_lm.nn.cell import StackRNNCell
 

@@ -15,7 +15,7 @@ import torch
 
 from stack_lm import StackRNNConfig
 from stack_lm.core.console import positive_int, print_note, run_command, script_parser
-from stack_lm.kernels.dispatch import CUDA_GRAPHS as GRAPHS
+from stack_lm.kernels.protocol import CUDA_GRAPHS as GRAPHS
 from stack_lm.nn.cell import StackRNNCell
 
 

@@ -23,7 +23,6 @@ from .plain import alteration
 from .protocol import CellState, GivenVectors, Inputs, MemoryState, PrecisionAtRisk, Request, System
 
 VARIABLE = "STACK_LM_SCAN_BACKEND"
-CUDA_GRAPHS = "STACK_LM_CUDA_GRAPHS"  # 1 captures scans
 _MODULES = {"numba": "cpu.backend", "triton": "gpu.backend", "parallel": "parallel.backend"}
 BACKENDS = ("auto", "reference", *_MODULES)
 _FASTEST = {"cpu": "numba", "cuda": "triton"}

@@ -21,6 +21,8 @@ from ..memory import Memory, serializable
 from ..memory.controls import ActionProjection, Controls, Noise
 from ..memory.emission import Emission
 
+CUDA_GRAPHS = "STACK_LM_CUDA_GRAPHS"  # the environment variable that is 1 to capture scans
+
 
 @serializable
 class MemoryState(NamedTuple):

@@ -10,7 +10,7 @@ from accelerate import Accelerator
 
 from ..core.errors import InputError
 from ..core.messages import first_line
-from ..kernels.dispatch import CUDA_GRAPHS
+from ..kernels.protocol import CUDA_GRAPHS
 
 
 def start_tracker(accelerator: Accelerator, name: str, logs: Path) -> str | None:

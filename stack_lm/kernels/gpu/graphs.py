@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ..dispatch import CUDA_GRAPHS
+from ..protocol import CUDA_GRAPHS
 from . import scan
 
 Recorded = TypeVar("Recorded")
