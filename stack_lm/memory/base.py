@@ -340,8 +340,8 @@ def _check_tensor(name: str, tensor: Any, shape: tuple[int, ...], device: torch.
 TAKEN = frozenset(
     """
     architectures attention_dropout auxiliary_losses batch_first bias bidirectional bos_token_id controller detach
-    device dropout dtype embedding_dropout embedding_size eos_token_id extra_steps first_layer forget_bias head_bias hidden_act
-    hidden_dropout hidden_size initialization initializer_range input_encoding input_pop_control
+    device dropout dtype embedding_dropout embedding_size eos_token_id extra_steps first_layer forget_bias head_bias
+    hidden_act hidden_dropout hidden_size initialization initializer_range input_encoding input_pop_control
     input_pop_strength_init input_size input_skip_connections inputs intermediate_size layer_norm_epsilon layers
     learn_initial_state max_input_pop max_output_push max_position_embeddings memory model_type num_attention_heads
     num_layers output_delay output_dropout output_push_control output_push_strength_init output_size pad_token_id
