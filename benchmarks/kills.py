@@ -121,8 +121,8 @@ class Group:
         try:
             os.dup2(os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), 2)
             if number > 1:
-                names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT")
-                os.environ |= dict(zip(names, map(str, (rank, number, rank, number, port)), strict=True))
+                names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT", "MASTER_ADDR")
+                os.environ |= dict(zip(names, map(str, (rank, number, rank, number, port, "127.0.0.1")), strict=True))
             work()
             status = 0
         except SystemExit as end:
