@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -12,9 +13,11 @@ from stack_lm.cli.main import main as stack_lm
 from stack_lm.core.checks import build
 from stack_lm.core.errors import InputError
 from stack_lm.models.kinds import class_named, library_class
-from stack_lm.training.trials.computation import load_task_model
+from stack_lm.training.trials.computation import compute, load_task_model
 from stack_lm.training.trials.config import TaskConfig
 from stack_lm.training.trials.learning import train
+from stack_lm.training.trials.scores import predictions, run
+from stack_lm.training.trials.traces import traces
 from stack_lm.training.trials.trial import Trial
 
 TINY = {
@@ -51,6 +54,20 @@ def test_its_first_logits_answer_tasks(task, tmp_path):
     assert loaded.encoding.library
     ids = torch.zeros(1, 3, dtype=torch.long)
     assert torch.equal(loaded.model(ids).logits, trial.model.eval()(ids).logits)
+    example = loaded.task.split("test", 0)[0]
+    rows = loaded.encoding.encode([example])
+    logits = run(loaded.model, rows.inputs, rows.labels.shape[1], loaded.encoding)[0].detach()
+    sets = task == "test/sets"
+    probabilities = torch.sigmoid(logits) if sets else torch.softmax(logits, -1)
+    shown = compute(loaded, example)
+    ((_, answers),) = predictions(loaded.model, loaded.encoding, rows)
+    names = loaded.encoding.answers
+    expected = ["/".join(names[k] for k in (row >= 0.5).nonzero().flatten()) for row in probabilities] if sets else None
+    outputs = shown.outputs[-len(logits) :]  # a classifier's label after each prefix, of which the last is the answer
+    assert outputs == (expected or [names[k] for k in logits.argmax(-1)])
+    assert answers.split(" ") == [one for one, on in zip(outputs, rows.scored[0], strict=True) if on]
+    (trace,) = traces(loaded, [rows.inputs[0].tolist()])
+    np.testing.assert_allclose(trace["probabilities"][-len(logits) :], probabilities, atol=1e-5)
 
 
 @pytest.mark.parametrize(

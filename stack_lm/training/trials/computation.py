@@ -42,7 +42,7 @@ from ...tasks.base import unscored_example
 from ...tasks.kinds import KINDS
 from .config import TASK_FILE, check_task_models
 from .encoding import Encoded, Encoding
-from .scores import run
+from .scores import decide, run
 
 _FITTING = 20  # symbols on a page
 _NUMBERS = 12  # of a vector
@@ -162,9 +162,8 @@ def compute(source: TaskModel, example: Example) -> Computation:
     shares = (torch.sigmoid(logits) if sets else torch.softmax(logits, -1)).T.numpy()
     symbols, answers = encoding.symbols, encoding.answers
     if sets:
-        outputs = [
-            "/".join(a for a, on in zip(answers, row, strict=True) if on) for row in model.predict(logits).tolist()
-        ]
+        members = decide(model, logits, encoding).tolist()
+        outputs = ["/".join(a for a, on in zip(answers, row, strict=True) if on) for row in members]
         targets = ["/".join(answers[k] for k in sorted(row)) for row in example.target]  # type: ignore[arg-type]
     else:
         outputs = [answers[k] for k in shares.argmax(0)]

@@ -47,7 +47,7 @@ def score(model: Any, encoding: Encoding, examples: Encoded, seed: int = 0) -> d
             for part in examples.steps.argsort(stable=True).split(max(1, _BATCH // int(examples.steps.max()))):
                 rows = examples.rows(part, trim=not encoding.buffered)
                 logits = run(model, rows.inputs.to(model.device), rows.labels.shape[1], encoding).cpu()
-                right = _right(model, logits, rows)
+                right = _right(decide(model, logits, encoding), logits, rows)
                 answers += _answers(logits, rows, right, surprisals="nats" in encoding.kind.scores)
                 if encoding.task.kind == "per_step":
                     at_steps[:, : right.shape[1]] += torch.stack((right & rows.scored, rows.scored)).sum(1)
@@ -79,8 +79,7 @@ def predictions(model: Any, encoding: Encoding, examples: Encoded) -> list[tuple
     for part in torch.arange(len(examples.steps)).split(max(1, _BATCH // int(examples.steps.max()))):
         rows = examples.rows(part, trim=not encoding.buffered)
         logits = run(model, rows.inputs.to(model.device), rows.labels.shape[1], encoding).cpu()
-        outputs = model.predict(logits) if rows.labels.dim() == 3 else logits.argmax(-1)
-        pairs = zip(rows.labels, outputs, rows.scored, strict=True)
+        pairs = zip(rows.labels, decide(model, logits, encoding), rows.scored, strict=True)
         found += [(spelled(labels, scored), spelled(answers, scored)) for labels, answers, scored in pairs]
     return found
 
@@ -118,13 +117,27 @@ def run(model: Any, inputs: Tensor, outputs: int, encoding: Encoding) -> Tensor:
     return model(inputs, use_cache=False).logits
 
 
-def _right(model: Any, logits: Tensor, rows: Encoded) -> Tensor:
+def decide(model: Any, logits: Tensor, encoding: Encoding) -> Tensor:
+    """The answers of a model.
+
+    Args:
+        model: any.
+        logits: [..., K], as from `run`.
+        encoding: the encoding of the task for the model.
+
+    Returns:
+        The most probable symbols [...]; or, if the answers are sets of symbols, whether each is in the set [..., K].
+    """
+    if encoding.task.kind != "next_symbols":
+        return logits.argmax(-1)
+    members: Tensor = torch.sigmoid(logits) >= 0.5 if encoding.library else model.predict(logits)
+    return members
+
+
+def _right(outputs: Tensor, logits: Tensor, rows: Encoded) -> Tensor:
     """The mask of right outputs, [B, T]."""
-    if rows.labels.dim() == 3:
-        predict = getattr(model, "predict", lambda logits: torch.sigmoid(logits) >= 0.5)
-        right = (predict(logits) == rows.labels).all(-1)
-    else:
-        right = logits.argmax(-1) == rows.labels
+    same = outputs == rows.labels
+    right = same.all(-1) if same.dim() == 3 else same
     # A network whose weights have become NaN gets nothing right.
     return right & logits.isfinite().all(-1)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ...nn.controlled import ControlledMemory
 from ...nn.interventions import Intervention, intervene
 from .computation import TaskModel, given_example, load_task_model
 from .config import is_task_model
+from .encoding import Encoding
 
 Trace = dict[str, Any]
 _BATCH = 64  # strings
@@ -54,7 +56,7 @@ def traces(model: Any, strings: Sequence[str | Sequence[int]]) -> list[Trace]:
     Raises:
         InputError: if the model cannot be loaded, or a string cannot be read.
     """
-    network, read, names = _opened(model)
+    network, read, names, encoding = _opened(model)
     rows = [read(string) if isinstance(string, str) else list(string) for string in strings]
     for row, string in zip(rows, strings, strict=True):
         if not row:
@@ -68,7 +70,7 @@ def traces(model: Any, strings: Sequence[str | Sequence[int]]) -> list[Trace]:
     try:
         for places in (same[i : i + _BATCH] for same in by_length.values() for i in range(0, len(same), _BATCH)):
             ids = torch.tensor([rows[place] for place in places], device=network.device)
-            for name, values in _run(network, ids).items():
+            for name, values in _run(network, ids, encoding).items():
                 for place, value in zip(places, values.float().cpu().numpy(), strict=True):
                     found[place][name] = value
     finally:
@@ -120,19 +122,21 @@ def _filled(values: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.pad(v, size) if any(map(any, size)) else v for v, size in zip(values, sizes, strict=True)]
 
 
-def _opened(model: Any) -> tuple[Any, Any, Any]:
-    """A network; what reads a string as its ids; and what names ids, if there is something."""
+def _opened(model: Any) -> tuple[Any, Any, Any, Encoding | None]:
+    """A network; what reads a string as its ids; what names ids, if there is something; and the encoding of its task,
+    if it has one."""
     if isinstance(model, str | Path) and is_task_model(model):
         model = load_task_model(model)
     if isinstance(model, TaskModel):
         symbols = model.encoding.symbols
-        return model.model, lambda text: task_ids(model, text), lambda ids: [symbols[number] for number in ids]
+        return model.model, partial(task_ids, model), lambda ids: [symbols[i] for i in ids], model.encoding
     if isinstance(model, str | Path):
         from ...scoring.sentences import ModelScorer
 
         scorer = ModelScorer.from_pretrained(str(model))
-        return scorer.model, lambda text: scorer.tokenizer(text)["input_ids"], scorer.tokenizer.convert_ids_to_tokens
-    return model, _no_tokenizer, None
+        tokenizer = scorer.tokenizer
+        return scorer.model, lambda text: tokenizer(text)["input_ids"], tokenizer.convert_ids_to_tokens, None
+    return model, _no_tokenizer, None, None
 
 
 def _no_tokenizer(text: str) -> list[int]:
@@ -146,7 +150,7 @@ def task_ids(source: TaskModel, text: str) -> list[int]:
     return ids
 
 
-def _run(model: Any, ids: Tensor) -> dict[str, Tensor]:
+def _run(model: Any, ids: Tensor, encoding: Encoding | None) -> dict[str, Tensor]:
     """The trace of strings of one length [B, T], each tensor [B, ...]."""
     layers, own = memories(model), isinstance(model, MemoryPreTrainedModel)
     architecture = type(model).__name__
@@ -167,6 +171,8 @@ def _run(model: Any, ids: Tensor) -> dict[str, Tensor]:
         outputs = (model.base_model if labels else model)(ids, **arguments)
     logits = model.score(outputs.last_hidden_state) if labels else outputs.logits
     sets = architecture.endswith("ForKHotPrediction")
+    if encoding is not None and encoding.library:
+        logits, sets = logits[..., : len(encoding.answers)], encoding.task.kind == "next_symbols"
     trace: dict[str, Tensor] = {"probabilities": torch.sigmoid(logits) if sets else torch.softmax(logits.float(), -1)}
     for kind, name in (("hidden_states", "hidden_states"), ("attentions", "attention")):
         parts = getattr(outputs, kind, None) or ()

@@ -79,11 +79,11 @@ class Trial:
                 "set training.loss_reduction=mean, or strings"
             )
         self.reduction = f"step_{task.step_reduction}" if reduction == "steps" else reduction
-        if self.encoding.library:
-            check_causal(make_model(config, self.encoding))
         torch.manual_seed(config.seed)
         with torch.device(device) if device == "meta" else nullcontext():
             self.model = make_model(config, self.encoding)
+        if self.encoding.library:
+            check_causal(make_model(config, self.encoding) if device == "meta" else self.model)
         if getattr(self.model.config, "auxiliary_losses", None):
             raise InputError(
                 "model.auxiliary_losses are of language models of text, and no task computes them: set "
