@@ -153,10 +153,7 @@ def run_as_operator(
     last = iter(rest)
     state = map_tensors(lambda _: next(last), state)
     actions = Actions()
-    if isinstance(layer.driver, GivenVectors):
-        outputs, hidden = outputs.to(given.values.dtype), given.values
-    else:
-        hidden = outputs
+    hidden = given.values if isinstance(layer.driver, GivenVectors) else outputs
     if output_actions:
         _, reported = layer.controls.over_time(hidden, given.noise)
         measured = {name: next(last) for name in layer.memory.measure(state.memory)}
