@@ -339,13 +339,13 @@ def _check_tensor(name: str, tensor: Any, shape: tuple[int, ...], device: torch.
 # The other fields of configurations and arguments of layers: a setting of such a name would be theirs for all memories.
 TAKEN = frozenset(
     """
-    architectures attention_dropout auxiliary_losses batch_first bias bidirectional bos_token_id controller detach
-    device dropout dtype embedding_dropout embedding_size eos_token_id extra_steps first_layer forget_bias head_bias
-    hidden_act hidden_dropout hidden_size initialization initializer_range input_encoding input_pop_control
+    architectures attention_dropout auxiliary_losses batch_first bias bidirectional bos_token_id cell_size controller
+    detach device dropout dtype embedding_dropout embedding_size eos_token_id extra_steps first_layer forget_bias
+    head_bias hidden_act hidden_dropout hidden_size initialization initializer_range input_encoding input_pop_control
     input_pop_strength_init input_size input_skip_connections inputs intermediate_size layer_norm_epsilon layers
     learn_initial_state max_input_pop max_output_push max_position_embeddings memory model_type num_attention_heads
     num_layers output_delay output_dropout output_push_control output_push_strength_init output_size pad_token_id
-    position_encoding prediction_threshold reading_entry reading_exit scale_embeddings size steps_per_token
+    position_encoding prediction_threshold proj_size reading_entry reading_exit scale_embeddings size steps_per_token
     target_vocab_size tie_word_embeddings use_cache vocab_size
     """.split()
 )

@@ -23,7 +23,7 @@ from .operator import describe, operator_obstacle, register_layer, run_as_operat
 # The attributes of a configuration that define a cell, besides the memory and its settings.
 _DESCRIBED = (
     *("controller", "embedding_size", "hidden_size", "num_layers", "hidden_dropout", "bias", "learn_initial_state"),
-    *("reading_entry", "input_skip_connections", "first_layer"),
+    *("reading_entry", "input_skip_connections", "first_layer", "cell_size"),
 )
 
 

@@ -57,6 +57,7 @@ class Controller(nn.Module, ABC):
             first layer's h_{t-1} (Suzgun et al. 2019, section 3.1; the bias is from the released code).
         input_skip_connections: give x_t to every layer, as in the deep LSTMs of Grefenstette et al. (2015).
         first_layer: number of the first layer in the names of parameters.
+        cell_size: size of the state behind a smaller output, of a `ProjectedLSTMController`; otherwise H.
     """
 
     gates: ClassVar[int]  # rows of the weights, in units of H
@@ -79,31 +80,40 @@ class Controller(nn.Module, ABC):
         reading_entry: str = "input",
         input_skip_connections: bool = False,
         first_layer: int = 0,
+        cell_size: int | None = None,
     ) -> None:
         super().__init__()
         self.input_size, self.reading_size, self.hidden_size = input_size, reading_size, hidden_size
-        self.num_layers, self.first_layer = num_layers, first_layer
+        self.num_layers, self.first_layer, self.cell_size = num_layers, first_layer, cell_size or hidden_size
         self.dropout, self.bias, self.reading_entry = dropout, bias, reading_entry
         self.skips = input_skip_connections and num_layers > 1
-        rows = self.gates * hidden_size
+        rows = self.gates * self.cell_size
         for layer in range(num_layers):
             self._add(f"weight_ih_l{first_layer + layer}", rows, input_size if layer == 0 else hidden_size)
             self._add(f"bias_ih_l{first_layer + layer}", rows * bias)
             if self.recurrent:
                 self._add(f"weight_hh_l{first_layer + layer}", rows, hidden_size)
                 self._add(f"bias_hh_l{first_layer + layer}", rows * bias)
+            if cell_size:
+                self._add(f"weight_hr_l{first_layer + layer}", hidden_size, cell_size)
             if self.skips and layer:
                 self._add(f"weight_skip_l{first_layer + layer}", rows, input_size)
         into_state = reading_entry == "hidden_state"
         self._add("weight_reading", hidden_size if into_state else rows, reading_size)
         self._add("bias_reading", hidden_size * bias * (into_state and reading_size > 0))
         learned = self.states if learn_initial_state else 0
-        self.first_state = nn.ParameterList(nn.Parameter(torch.empty(num_layers, hidden_size)) for _ in range(learned))
+        sizes = self.state_sizes[:learned]
+        self.first_state = nn.ParameterList(nn.Parameter(torch.empty(num_layers, size)) for size in sizes)
         self.reset_parameters()
 
     def _add(self, name: str, *shape: int) -> None:
         """A parameter, or None if it is empty."""
         self.register_parameter(name, nn.Parameter(torch.empty(*shape)) if all(shape) else None)
+
+    @property
+    def state_sizes(self) -> tuple[int, ...]:
+        """The size of each tensor in the state."""
+        return (self.hidden_size, self.cell_size)[: self.states]
 
     def parameter_of(self, name: str, layer: int) -> Any:
         """A parameter of one of the layers, such as "weight_ih"; None if it is empty."""
@@ -114,7 +124,7 @@ class Controller(nn.Module, ABC):
 
         NOTE: Grefenstette et al. (2015) say that the learned first state is initialised randomly, but not how.
         """
-        bound = 1 / math.sqrt(self.hidden_size)
+        bound = 1 / math.sqrt(self.cell_size)
         for name, parameter in self.named_parameters():
             into_state = self.reading_entry == "hidden_state" and name.endswith("_reading")
             limit = 1 / math.sqrt(self.reading_size) if into_state else bound
@@ -131,8 +141,8 @@ class Controller(nn.Module, ABC):
         """The first state: one tensor [B, L, H] for each of the controller's states."""
         if len(self.first_state):
             return tuple(state.expand(batch_size, -1, -1) for state in self.first_state)
-        shape = (batch_size, self.num_layers, self.hidden_size)
-        return tuple(self.parameter_of("weight_ih", 0).new_zeros(shape) for _ in range(self.states))
+        like, shape = self.parameter_of("weight_ih", 0), (batch_size, self.num_layers)
+        return tuple(like.new_zeros(*shape, size) for size in self.state_sizes)
 
     def project(self, inputs: Tensor) -> Tensor:
         """The part of the layers' input that depends only on x_t, `W_x x_t + b`, for any number of steps at once.
@@ -206,6 +216,9 @@ class Controller(nn.Module, ABC):
                     previous[0], self.parameter_of("weight_hh", layer), self.parameter_of("bias_hh", layer)
                 )
             output, new_state = self.pointwise(gates, recurrent, previous)
+            if (projection := self.parameter_of("weight_hr", layer)) is not None:
+                output = F.linear(output, projection)
+                new_state = (output, *new_state[1:])
             outputs.append(output)
             new_states.append(new_state)
         if self.num_layers == 1:  # a view, where stacking would copy
@@ -249,8 +262,9 @@ class Controller(nn.Module, ABC):
 
     def _fused(self, inputs: Tensor, first: list[Tensor], layers: Sequence[int]) -> list[Tensor]:
         """Torch's function over some layers: their outputs [B, T, H] and last states [layers, B, H]."""
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh") if self.bias else ("weight_ih", "weight_hh")
-        weights = [self.parameter_of(name, layer) for layer in layers for name in names]
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+        named = [self.parameter_of(name, layer) for layer in layers for name in names]
+        weights = [weight for weight in named if weight is not None]
         if self.skips and layers[0]:
             weights[0] = torch.cat((weights[0], self.parameter_of("weight_skip", layers[0])), dim=1)
         # The flags: has biases, number of layers, dropout, training, bidirectional, batch first.
@@ -379,6 +393,10 @@ class LSTMController(Controller):
         return hidden, (hidden, cell)
 
 
+class ProjectedLSTMController(LSTMController):
+    """torch's `nn.LSTM` with `proj_size`: the output, and h_t, is a linear map of the gated cell, without biases."""
+
+
 _CLASSES: dict[str, type[Controller]] = {
     "linear": LinearController,
     "sigmoid": SigmoidController,
@@ -393,7 +411,9 @@ _CLASSES: dict[str, type[Controller]] = {
 
 def make_controller(config: Any, reading_size: int) -> Controller:
     """The controller named by `config.controller`, for a memory that reads vectors of `reading_size`."""
-    return _CLASSES[config.controller](
+    cell_size = getattr(config, "cell_size", None)
+    kind = _CLASSES[config.controller] if cell_size is None else ProjectedLSTMController
+    return kind(
         config.embedding_size,
         reading_size,
         config.hidden_size,
@@ -404,4 +424,5 @@ def make_controller(config: Any, reading_size: int) -> Controller:
         reading_entry=config.reading_entry,
         input_skip_connections=config.input_skip_connections,
         first_layer=getattr(config, "first_layer", 0),
+        cell_size=cell_size,
     )

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from ..core.checks import Number, OneOf, check_of
+from ..core.checks import Integer, Number, OneOf, check_of
 from ..kernels.protocol import CellState, MemoryState
 from ..memory import memory_class
 from ..memory.base import numbers_hidden
@@ -44,6 +44,8 @@ class StackRNN(nn.Module):
         bidirectional: whether each layer also has a network, with a memory, that reads from the end, as in torch:
             outputs are [..., 2 H], forward first; states [2 L, B, H] and memories are in the order of layers, then of
             directions.
+        proj_size: P below H: the outputs of an LSTM, and `h_n`, are linear maps to this size, as in torch; the memories
+            follow the outputs. Such a layer with a memory runs on the reference. 0: none.
         device: the device of the parameters, as in torch's modules.
         dtype: the dtype of the parameters.
         settings: settings of the memories, such as `memory_size=16` or `pop_control="sigmoid"`; see `StackRNNConfig`
@@ -59,8 +61,6 @@ class StackRNN(nn.Module):
         (torch.Size([8, 20, 100]), torch.Size([1, 8, 100]))
     """
 
-    proj_size = 0  # of torch's modules; code written for them asks for it
-
     def __init__(
         self,
         input_size: int,
@@ -73,6 +73,7 @@ class StackRNN(nn.Module):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        proj_size: int = 0,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
         **settings: Any,
@@ -85,12 +86,13 @@ class StackRNN(nn.Module):
         if len(memories) != num_layers:
             raise ValueError(f"memory must be one name, or one for each of num_layers={num_layers}; got {memories}")
         known = {name: None for each in memories for name in memory_class(each).settings}
-        if settings.pop("proj_size", 0):  # code written for torch's modules may pass its default
-            raise ValueError("StackRNN has no proj_size, unlike torch's modules")
         unknown = next((name for name in settings if name not in known), None)
         if unknown is not None:
             raise unknown_setting(memory, unknown, known)
         self.controller = OneOf(tuple(_MODES))("controller", controller)
+        self.proj_size = Integer(0, self.hidden_size - 1)("proj_size", proj_size)
+        if proj_size and controller != "lstm":
+            raise ValueError(f"proj_size is for controller='lstm'; got proj_size={proj_size} and {controller!r}")
         self.bias = check_of(bool)("bias", bias)
         self.batch_first = check_of(bool)("batch_first", batch_first)
         self.dropout = Number(minimum=0, below=1)("dropout", dropout)
@@ -104,12 +106,14 @@ class StackRNN(nn.Module):
             self.to(device=device, dtype=dtype)
 
     def _make_layer(self, number: int, memory: str, settings: dict[str, Any]) -> StackRNNCell:
+        size = self.proj_size or self.hidden_size
         config = layer_settings(
             memory,
             {name: value for name, value in settings.items() if name in memory_class(memory).settings},
             controller=self.controller,
-            embedding_size=self.hidden_size * (1 + self.bidirectional) if number else self.input_size,
-            hidden_size=self.hidden_size,
+            embedding_size=size * (1 + self.bidirectional) if number else self.input_size,
+            hidden_size=size,
+            cell_size=self.hidden_size if self.proj_size else None,
             bias=self.bias,
             first_layer=number,
         )
@@ -266,8 +270,8 @@ class StackRNN(nn.Module):
         if not n_torch <= len(parts) <= n_torch + self._has_memories:
             names = ["h", "c"][:n_torch] + ["memories"] * self._has_memories
             raise ValueError(f"hx must be of the parts {', '.join(names)}; got {len(parts)}")
-        shape = [len(first), *([] if unbatched else [batch_size]), self.hidden_size]
-        for part in parts[:n_torch]:
+        for part, own in zip(parts, first[0].controller, strict=False):
+            shape = [len(first), *([] if unbatched else [batch_size]), own.shape[-1]]
             found = list(part.shape) if isinstance(part, Tensor) else type(part).__name__
             if found != shape:
                 raise ValueError(f"the tensors of hx must be {shape}; got {found}")
@@ -280,7 +284,7 @@ class StackRNN(nn.Module):
         states = []
         for k, (empty, given) in enumerate(zip(first, memories, strict=True)):
             state = empty if given is None else given
-            controller = tuple(part[k].view(batch_size, 1, self.hidden_size) for part in parts[:n_torch])
+            controller = tuple(part[k].view(batch_size, 1, part.shape[-1]) for part in parts[:n_torch])
             states.append(CellState(controller, state.memory, state.reading))
         return states
 

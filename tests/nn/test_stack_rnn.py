@@ -22,6 +22,7 @@ KINDS = (
     {"memory": ("none", "stack"), "memory_size": 3, "num_layers": 2},
     {"memory": ("stack", "superposition"), "memory_size": 3, "pop_control": "sigmoid", "num_layers": 2},
     {"memory": "baby_ntm", "memory_depth": 3, "controller": "rnn_sigmoid"},
+    {"memory": ("stack", "none"), "memory_size": 3, "num_layers": 2, "proj_size": 4},
 )
 
 
@@ -58,7 +59,8 @@ def results_and_gradients(module, inputs, state=None):
     outputs, last = module(given, state)
     found = [outputs.data if isinstance(outputs, PackedSequence) else outputs, *leaves(last)]
     loss = sum((part * numbers(*part.shape, seed=k)).sum() for k, part in enumerate(found))
-    weights = [parameter for _, parameter in sorted((n.rsplit(".")[-1], p) for n, p in module.named_parameters())]
+    named = {n.split(".")[-1] + "_reverse" * n.startswith("reverse"): p for n, p in module.named_parameters()}
+    weights = [named[name] for name in sorted(named)]
     gradients = torch.autograd.grad(loss, [*weights, data, *leaves(state)])
     return outputs, [part.detach() for part in found], gradients
 
@@ -216,7 +218,8 @@ def test_dropout_is_between_layers_and_in_training():
 def test_bad_settings_are_refused():
     for arguments, message in (
         ({"memory": ("stack",), "num_layers": 2}, r"one for each of num_layers=2; got \('stack',\)"),
-        ({"proj_size": 2}, "StackRNN has no proj_size, unlike torch's modules"),
+        ({"proj_size": H}, "proj_size must be an integer of at most 6; got 7"),
+        ({"proj_size": 2, "controller": "gru"}, "proj_size is for controller='lstm'; got proj_size=2 and 'gru'"),
         ({"memory_sise": 2}, "has no setting 'memory_sise'; .*did you mean 'memory_size'"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -298,7 +301,7 @@ def test_code_written_for_torch(kind):
         assert drawn.mean().item() == pytest.approx(first[name].mean().item(), abs=0.3), name
         assert drawn.unique().numel() == first[name].unique().numel(), name
     rnn.flatten_parameters()
-    assert (rnn.bidirectional, rnn.proj_size) == (False, 0)
+    assert (rnn.bidirectional, rnn.proj_size) == (False, kind.get("proj_size", 0))
 
 
 @pytest.mark.parametrize("batch_first", [True, False])
@@ -337,18 +340,32 @@ def test_lengths_that_do_not_fit(lengths, message):
         StackRNN(E, H)(pack_padded_sequence(torch.randn(4, 3, E), [4, 3, 1]), lengths=torch.tensor([4, 3, 1]))
 
 
-@pytest.mark.parametrize(("controller", "kind"), [("lstm", nn.LSTM), ("gru", nn.GRU)])
-def test_bidirectional_equals_torchs_own_without_a_memory(controller, kind):
-    """In outputs, states and gradients, packed and not, from a state."""
-    theirs = kind(E, H, 2, batch_first=True, bidirectional=True)
-    ours = StackRNN(E, H, 2, memory="none", controller=controller, batch_first=True, bidirectional=True)
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (nn.LSTM, {"bidirectional": True}),
+        (nn.GRU, {"bidirectional": True}),
+        (nn.LSTM, {"proj_size": 4}),
+        (nn.LSTM, {"proj_size": 4, "bidirectional": True, "bias": False}),
+    ],
+)
+def test_other_options_equal_torchs_own_without_a_memory(kind, options, backend):
+    """In outputs, states and gradients, packed, unbatched and not, from a state."""
+    theirs = kind(E, H, 2, batch_first=True, **options).double()
+    ours = StackRNN(E, H, 2, memory="none", controller=kind.__name__.lower(), batch_first=True, **options).double()
     ours.copy_weights(theirs)
-    inputs, state = torch.randn(3, 4, E), torch.randn(4, 3, H)
-    first = (state, -state) if controller == "lstm" else state
-    for given in (inputs, pack_padded_sequence(inputs, [4, 1, 3], batch_first=True, enforce_sorted=False)):
-        (found, last), (expected, wanted) = ours(given, first), theirs(given, first)
-        torch.testing.assert_close(getattr(found, "data", found), getattr(expected, "data", expected))
-        torch.testing.assert_close(last, wanted)
+    set_scan_backend(ours, backend)
+    inputs, layers = numbers(3, 4, E), 2 * (1 + theirs.bidirectional)
+    state = numbers(layers, 3, theirs.proj_size or H)
+    if kind is nn.LSTM:
+        state = (state, numbers(layers, 3, H, seed=2))
+    alone = map_tensors(lambda part: part[:, 0], state)
+    ragged = pack_padded_sequence(inputs, [4, 1, 3], batch_first=True, enforce_sorted=False)
+    for given, first in ((inputs, state), (ragged, state), (inputs[0], alone), (inputs, None)):
+        results = [results_and_gradients(module, given, first) for module in (ours, theirs)]
+        for found, expected in zip(results[0][1:], results[1][1:], strict=True):
+            assert_same(found, expected)
 
 
 def test_bidirectional_with_memories_is_two_networks():
