@@ -118,8 +118,8 @@ def _name_of(source: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "text"
 
 
-# Fields of `model` with which it is not the default network, the u1 of Merrill et al. (2019), or starts otherwise; with
-# their values in that network, by which they may also be named.
+# Fields of `model` with which it is not the default network, the u = 1 of Merrill et al. (2019); with their values, by
+# which they may also be named. With both strengths free, little text drives the pop to zero in every seed.
 _NETWORK = {
     "model_type": "stack_rnn",
     "architectures": None,
@@ -127,7 +127,6 @@ _NETWORK = {
     "memory": "stack",
     "push_control": "expected_value",
     "pop_control": 1,
-    "push_strength_init": None,
     "bias": True,
 }
 
@@ -153,7 +152,7 @@ class RunConfig(TextRunConfig):
         if self.output_dir is None:
             object.__setattr__(self, "output_dir", f"runs/{_name_of(str(self.data.source))}")
         default = all(self.model.get(name, value) == value for name, value in _NETWORK.items())
-        if self.training.initial_model is None and default:
+        if self.training.initial_model is None and default and "push_strength_init" not in self.model:
             object.__setattr__(self, "model", self.model | {"push_strength_init": 0.5})
         super().__post_init__()
 

@@ -36,6 +36,7 @@ def test_a_name_that_is_given_stays():
         ({"memory": "stack", "model_type": "stack_rnn", "pop_control": 1.0}, 0.5),
         ({"memory": "queue"}, None),
         ({"push_strength_init": 1.0}, 1.0),
+        ({"push_strength_init": None}, None),
         ({"pop_control": "expected_value"}, None),
     ],
 )
