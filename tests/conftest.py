@@ -224,8 +224,8 @@ def registries(monkeypatch, tmp_path_factory):
 
 
 def load_registers():
-    """Import the memory of docs/own_memory.md from its file, which registers it."""
-    spec = importlib.util.spec_from_file_location("registers", Path(__file__).parent / "memory" / "registers.py")
+    """Import the memory of examples/registers.py, which registers it."""
+    spec = importlib.util.spec_from_file_location("registers", Path(__file__).parents[1] / "examples" / "registers.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -233,7 +233,7 @@ def load_registers():
 
 @pytest.fixture
 def registers(registries):
-    """The memory of docs/own_memory.md, registered for one test."""
+    """The memory of examples/registers.py, registered for one test."""
     return load_registers()
 
 

@@ -68,6 +68,11 @@ def notebook(path: Path) -> str:
     return "\n\n".join(parts)
 
 
+def program(path: Path) -> str:
+    """A script as a page."""
+    return f"# {path.name}\n\n```python\n{path.read_text(encoding='utf-8')}```\n"
+
+
 def _output(output: dict[str, Any]) -> str:
     """What a cell printed or showed; nothing for the frame of another page, which is not on the site."""
     data = {kind: "".join(content) for kind, content in output.get("data", {}).items()}
@@ -108,6 +113,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 def _made_pages() -> dict[str, str]:
     pages = {uri: (ROOT / name).read_text(encoding="utf-8") for name, uri in TOP.items()}
     pages |= {f"examples/{path.stem}.md": notebook(path) for path in sorted((ROOT / "examples").glob("*.ipynb"))}
+    pages |= {f"examples/{path.stem}.md": program(path) for path in sorted((ROOT / "examples").glob("*.py"))}
     return pages | {f"reference/{name}.md": _reference(name, public_names(name, folder)) for name, folder in packages()}
 
 
@@ -123,8 +129,8 @@ def _link(link: re.Match[str], source: str, uri: str) -> str:
     made = PAGES.get(target)
     if target.startswith("docs/"):
         made = target.removeprefix("docs/")
-    elif target.startswith("examples/") and target.endswith(".ipynb"):
-        made = target.removesuffix("ipynb") + "md"
+    elif target.startswith("examples/"):
+        made = target.rpartition(".")[0] + ".md"
     if made is None:
         return link[1] if (ROOT / target).exists() else link[0]
     return f"[{link[1]}]({posixpath.relpath(made, posixpath.dirname(uri) or '.')}{link[3] or ''})"

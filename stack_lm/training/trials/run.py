@@ -270,7 +270,7 @@ def _about_slow_memories(model: Any) -> list[str]:
 
     return [
         f"memory={layer.memory.name!r} has no compiled block, so it runs step by step in torch; larger batches and "
-        "more --together cost hardly more time (docs/own_memory.md#speed)"
+        "more --together cost hardly more time (docs/own.md#speed)"
         for layer in memories(model)
         if not type(layer.memory).__module__.startswith("stack_lm.")
     ]
