@@ -1,12 +1,12 @@
 """The examples of the documents run as they stand, and the site shows every public name."""
 
+import csv
 import dataclasses
 import importlib.util
 import inspect
 import os
 import pkgutil
 import re
-import shlex
 import subprocess
 import sys
 from decimal import ROUND_HALF_UP, Decimal
@@ -14,7 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import run as run_command
+import yaml
 
 import stack_lm
 from stack_lm import StackRNNConfig
@@ -271,31 +271,68 @@ def test_links_lead_from_page_to_page_and_from_file_to_file(pages):
     assert link("[a](nowhere.md)", "training.md") == "[a](nowhere.md)"
 
 
-def test_tables_are_those_that_their_commands_print(capsys, monkeypatch):
-    """A comment before a table of results is the command that printed it, from trials that are kept beside the page."""
-    monkeypatch.chdir(DOCS.parent)
-    commands = [
-        (page, command)
-        for page in sorted(DOCS.rglob("*.md"))
-        for command in re.findall(r"^<!-- stack-lm (results .*) -->$", page.read_text(), re.MULTILINE)
-    ]
-    assert len(commands) > 2
-    for page, command in commands:
-        status, printed, _ = run_command(capsys, *shlex.split(command))
-        assert status == 0
-        assert f"<!-- stack-lm {command} -->\n\n{printed.strip()}\n" in page.read_text(), (page.name, command)
+@pytest.fixture(scope="module")
+def tables():
+    """The module that makes tables of kept data."""
+    return hook("tables")
+
+
+@pytest.fixture(scope="module")
+def appendix(tables):
+    """The pages of the appendix with their tables, by name."""
+    return {page.name: tables.with_tables(page.read_text(), page.parent) for page in (DOCS / "appendix").glob("*.md")}
+
+
+def test_kept_data_are_in_tables_and_commands_are_scripts(appendix, tables):
+    folder = DOCS / "appendix"
+    found = [(page, link) for page in DOCS.rglob("*.md") for link in tables.LINK.findall(page.read_text())]
+    links = {((page.parent / name).resolve().relative_to(folder).as_posix(), part) for page, (_, name, part) in found}
+    entries = yaml.safe_load((folder / "tables.yaml").read_text())
+    assert {part for name, part in links if name == "tables.yaml"} == set(entries)
+    shown = {folder / name for name, _ in links} | {
+        DOCS.parent / file for entry in entries.values() for file in entry["files"]
+    }
+    kept = {
+        *folder.glob("*/*.csv"),
+        *folder.glob("*.csv"),
+        *(folder / "reports").iterdir(),
+        *(folder / "trials").iterdir(),
+    }
+    assert kept - shown == {folder / "scores" / "cards-intervals.csv"}
+    with (folder / "scores" / "variants.csv").open() as file:
+        assert {row["of"] for row in csv.DictReader(file)} == {part for name, part in links if "variants" in name}
+    scripts = sorted((folder / "commands").iterdir())
+    assert len(scripts) > 5
+    assert [path.name for path in scripts if subprocess.run(["bash", "-n", path], check=False).returncode] == []
+    assert sum(line.startswith("| ") for page in appendix.values() for line in page.splitlines()) > 900
+
+
+def test_tables_of_files(tables, tmp_path):
+    (tmp_path / "a.csv").write_text("of,what,n,command\nDyck (2),a|b,1.5,run it\nDyck (2),c,,run it\nother,d,2,\n")
+    shown = tables.with_tables("Before.\n\n[Two rows](a.csv#dyck-2)\n\nA [link](a.csv).\n", tmp_path)
+    table = "| what | n |\n| --- | --: |\n| a\\|b | 1.5 |\n| c |  |\n"
+    assert shown == f"Before.\n\n**[Two rows](a.csv)**\n\n{table}\nCommand: `run it`\n\n\nA [link](a.csv).\n"
+    for link, message in (
+        ("a.csv#none", "no rows of 'none'"),
+        ("../docs/appendix/tables.yaml#none", "no entry 'none'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tables.with_tables(f"[x]({link})", tmp_path if link.startswith("a") else DOCS)
+    (tmp_path / "bad.yaml").write_text("x: {files: [nowhere]}")
+    with pytest.raises(ValueError, match="bad.yaml, x: .*nowhere"):
+        tables.with_tables("[x](bad.yaml#x)", tmp_path)
 
 
 def measured(text):
     """The numbers of a page that have a decimal point, and are in no code and no link."""
-    for pattern in (r"```.*?```", r"`[^`]*`", r"\]\([^)]*\)"):
+    for pattern in (r"```.*?```", r"`[^`]*`", r"\]\([^)]*\)", r"\b(?:torch|CUDA|Triton) [\d.]+"):
         text = re.sub(pattern, " ", text, flags=re.DOTALL)
     return {Decimal(number) for number in re.findall(r"(?<![\w.,])\d+\.\d+(?![\w.]*\w)", text)}
 
 
 def sections(page):
     """The text of each section of a page, with its subsections, by the anchor of its heading."""
-    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    text = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
     heads = list(re.finditer(r"^(#+) (.*)$", text, re.MULTILINE))
     found = {}
     for i, head in enumerate(heads):
@@ -305,32 +342,42 @@ def sections(page):
     return found
 
 
-def test_the_numbers_of_the_results_are_those_of_printed_tables():
+def rounded(numbers):
+    """Numbers, and the same to a decimal less."""
+    return numbers | {n.quantize(Decimal(1).scaleb(n.as_tuple().exponent + 1), ROUND_HALF_UP) for n in numbers}
+
+
+def in_tables(text):
+    return measured("".join(line + "\n" for line in text.splitlines() if line.startswith("|")))
+
+
+def test_the_numbers_of_the_results_are_those_of_tables(appendix):
     """Of the tables in those sections of the appendix that a page links to, as there or rounded to a decimal less.
 
-    `stack-lm results` prints these tables from files, and benchmarks print those of performance.md: no number is typed.
-    The cards of models count, too, and differences between parts of speech in the reports.
+    The cards of models count, too, and differences between parts of speech in the reports. The appendix's own sentences
+    have numbers of its tables.
     """
-    appendix = DOCS / "appendix"
-    parts = {page.name: sections(page) for page in appendix.glob("*.md")}
-    reports = "".join(path.read_text() for path in (appendix / "reports").iterdir())
+    parts = {name: sections(page) for name, page in appendix.items()}
+    reports = "".join(path.read_text() for path in (DOCS / "appendix" / "reports").iterdir())
     parts_of_speech = re.findall(r'"(?:difference|low|high|superiority)": -?([0-9.]+)', reports)
     common = {Decimal(number).quantize(Decimal("0.001"), ROUND_HALF_UP) for number in parts_of_speech}
     common |= {100 * number for number in common}  # in %
-    for card in [*DOCS.parent.glob("models/*/README.md"), *(appendix / "cards").iterdir()]:
+    for card in DOCS.parent.glob("models/*/README.md"):
         common |= measured(card.read_text())
+    common |= measured((DOCS / "appendix" / "scores" / "cards-intervals.csv").read_text().replace(",", " "))
     results = sorted((DOCS / "results").glob("*.md"))
     unknown, count = {}, 0
-    for page in [*results, DOCS / "index.md", DOCS.parent / "README.md"]:
+    for page in [*results, DOCS / "index.md", DOCS.parent / "README.md", DOCS.parent / "models" / "README.md"]:
         linked = page.read_text() if page in results else "".join(result.read_text() for result in results)
         known = set(common)
         for name, anchor in re.findall(r"appendix/(\w+\.md)(?:#([\w-]+))?", linked):
-            text = parts[name][anchor] if anchor else (appendix / name).read_text()
-            tables = re.findall(r"^<!-- stack-lm results .* -->\n\n.*\n\n((?:\|.*\n)+)", text, re.MULTILINE)
-            known |= measured(text if name == "performance.md" else "".join(tables))
-        known |= {number.quantize(Decimal(1).scaleb(number.as_tuple().exponent + 1), ROUND_HALF_UP) for number in known}
+            known |= in_tables(parts[name][anchor] if anchor else appendix[name])
         found = measured(page.read_text())
         count += len(found)
-        unknown[page.name] = sorted(map(str, found - known))
+        unknown[str(page)] = found - rounded(known)
+    for name, page in appendix.items():
+        found = measured("".join(line + "\n" for line in page.splitlines() if not line.startswith(("|", "**"))))
+        count += len(found)
+        unknown[name] = found - rounded(common | in_tables(page))
     assert count > 200
-    assert {name: numbers for name, numbers in unknown.items() if numbers} == {}
+    assert {name: sorted(map(str, numbers)) for name, numbers in unknown.items() if numbers} == {}

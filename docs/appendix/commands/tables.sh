@@ -1,0 +1,132 @@
+# The papers' experiments with formal languages
+# Not to run as a whole: these are the commands behind the tables of docs/appendix, most of which train for hours.
+
+
+# --- Hao et al. (2018), table 1
+
+stack-lm train task hao2018/table1
+stack-lm results runs/hao2018-table1 --format markdown
+
+stack-lm tasks score reverse.csv runs/hao2018-table1/models/R/*   # parity.csv, dyck.csv, agreement.csv
+
+
+# --- Early stopping
+
+stack-lm train task hao2018/table1 --rows "^(XOR, yes|formula, no, linear)" training.patience=null \
+    output_dir=runs/hao2018-no-stopping
+stack-lm results runs/hao2018-no-stopping --rows "^(XOR, yes|formula, no, linear)"
+
+
+# --- Suzgun et al. (2019), table 2: Dyck-2
+
+stack-lm train task suzgun2019/dyck2
+stack-lm results runs/suzgun2019-dyck2 --format markdown
+
+
+# --- Suzgun et al. (2019), table 2: 40 seeds of the Stack-RNN with softmax
+
+stack-lm train task suzgun2019/dyck2 --rows '^Stack-RNN . softmax$' --seeds 40 --together 40 output_dir=runs/dyck2-40
+stack-lm results runs/dyck2-40 --format markdown
+
+
+# --- Suzgun et al. (2019), table 3: Dyck-3
+
+stack-lm train task suzgun2019/dyck3 --rows '^(?!.*Gumbel)' --seeds 5
+stack-lm results runs/suzgun2019-dyck3 --format markdown
+
+
+# --- Suzgun et al. (2019), table 4: Dyck-6
+
+stack-lm train task suzgun2019/dyck6 --rows '^(?!.*Gumbel)' --seeds 5
+stack-lm results runs/suzgun2019-dyck6 --format markdown
+
+stack-lm train task suzgun2019/dyck6 --rows '^(Stack-RNN|Baby-NTM) . softmax$' --seeds 5 \
+    training.learning_rate=0.003 output_dir=runs/dyck6-lower
+
+
+# --- Suzgun et al. (2019), table 5 and section 6.2: palindromes
+
+stack-lm train task suzgun2019/palindromes --rows '^(?!.*Gumbel)' --seeds 5
+stack-lm results runs/suzgun2019-palindromes --format markdown
+
+
+# --- Suzgun et al. (2019), table 6: string reversal
+
+stack-lm train task suzgun2019/reversal --rows '^(?!.*Gumbel)' --seeds 5
+stack-lm results runs/suzgun2019-reversal --format markdown
+
+
+# --- Grefenstette et al. (2015), figure 2a, at a reduced size
+
+stack-lm train task grefenstette2015/reduced --together 20
+stack-lm results runs/grefenstette2015-reduced --format markdown
+
+
+# --- DuSell and Chiang (2020): languages with an exact bound
+
+stack-lm train task dusell2020/bounds --rows '^(marked|unmarked|Dyck)' --seeds 5 \
+    'training.learning_rate=[0.01, 0.005, 0.005, 0.003, 0.002]'
+stack-lm results runs/dusell2020-bounds --format markdown
+
+stack-lm train task dusell2020/bounds --rows '^(padded|hardest).*(stack|superposition)$' --seeds 3 \
+    'training.learning_rate=[0.01, 0.005, 0.003]' training.epochs=25 training.patience=6
+
+
+# --- The nondeterministic stack on the same languages
+
+rns="model.normalize_actions=false model.read_states=true model.memory_symbols=3 model.bottom=open"
+short="options.splits.train.shortest=5 options.splits.validation.shortest=5 options.splits.test.shortest=5"
+short="$short options.splits.train.longest=20 options.splits.validation.longest=20 options.splits.test.longest=20"
+middle="options.splits.train.shortest=10 options.splits.validation.shortest=10 options.splits.test.shortest=10"
+middle="$middle options.splits.train.longest=50 options.splits.validation.longest=50 options.splits.test.longest=50"
+stack-lm train task dusell2020/nondeterministic dusell2020/marked_reversal $rns $short --seeds 1 \
+    training.epochs=5 training.learning_rate=0.01 output_dir=runs/short
+stack-lm train task dusell2020/nondeterministic dusell2020/marked_reversal $rns $middle --seeds 1 \
+    training.epochs=6 training.learning_rate=0.005 training.initial_model=runs/short/models/1/0 output_dir=runs/middle
+stack-lm train task dusell2020/nondeterministic dusell2020/marked_reversal $rns --seeds 1 \
+    training.epochs=10 training.learning_rate=0.005 training.initial_model=runs/middle/models/1/0 output_dir=runs/long   # and so on
+
+
+# --- DuSell and Chiang (2024): LSTMs and transformers
+
+stack-lm train task dusell2024/languages --seeds 3 training.epochs=6 'training.learning_rate=[0.005, 0.002, 0.001]' \
+    'options.splits={train: {shortest: 20, longest: 40}, validation: {shortest: 20, longest: 40},
+    test: {shortest: 20, longest: 60}}'
+
+
+# --- DuSell and Chiang (2023): languages that are not context-free, and many types of symbols
+
+stack-lm train task dusell2023/languages --rows '^(a|w #|w w.,).*(LSTM|superposition)$' --seeds 2 \
+    'training.learning_rate=[0.01, 0.005]' training.epochs=15 training.patience=5
+stack-lm train task dusell2023/capacity --rows '^marked reversal, (LSTM|LSTM . superposition 3|VRNS 1-1-3)$' --seeds 1 \
+    training.learning_rate=0.005 training.epochs=10
+
+
+# --- Delétang et al. (2023): regular and deterministic context-free tasks
+
+stack-lm train task deletang2023/small
+stack-lm results runs/deletang2023-small
+
+stack-lm train task deletang2023/hierarchy --rows '^stack manipulation, Stack-RNN$' --seeds 5 training.epochs=15 \
+    training.learning_rate=0.001 training.solved_patience=2 \
+    model.controller=rnn model.initialization=torch model.push_value_activation=tanh output_dir=runs/tanh
+
+
+# --- FLaRe (2025)
+
+stack-lm train task flare/small
+stack-lm results runs/flare-small --matrix
+
+stack-lm plot results runs/flare-small --rows '(LSTM|LSTM . stack|LSTM . superposition)$' --output flare.png
+
+stack-lm train task flare/small model.num_hidden_layers=1 model.hidden_size=123 model.hidden_dropout=0 output_dir=runs/flare-control \
+    --rows '(even pairs|repeat 01|modular arithmetic simple|dyck 2 3|stack manipulation|, marked reversal|marked copy|missing duplicate string), LSTM$'
+
+
+# --- Joulin and Mikolov (2015), table 2: counting
+
+stack-lm train task joulin2015/counting --rows '^(?!a.n b.2n)' --seeds 5
+stack-lm results runs/joulin2015-counting --format markdown
+
+stack-lm train task joulin2015/counting --rows '^a.n b.n, Stack' --seeds 5 model.controller=sigmoid \
+    output_dir=runs/counting-without-matrix
