@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InputError
+from ..memory import Memory
 from .plain import alteration
 from .protocol import CellState, GivenVectors, Inputs, MemoryState, PrecisionAtRisk, Request, System
 
@@ -114,6 +115,8 @@ def choose(system: System, request: Request) -> BackendChoice:
         if reason is None:
             return BackendChoice(name, f"the fastest on {device}")
         why = f"{name} cannot run this: {reason}"
+    if isinstance(system.driver, GivenVectors) and type(system.memory).scan is not Memory.scan:
+        return BackendChoice("reference", f"a {type(system.memory).__name__} itself scans all steps at once")
     if request.n_steps and os.environ.get(VARIABLE) is None:
         _warn(f"a {type(system.memory).__name__} runs step by step on the reference, which is slower: {why}")
     return BackendChoice("reference", why)

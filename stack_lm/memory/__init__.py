@@ -15,6 +15,7 @@ from .base import (
     serializable,
     under_transform,
 )
+from .delta import DeltaActions, DeltaNet, DeltaStack, DeltaStackActions, DeltaStackState, DeltaState
 from .fields import ActionField, Choice, Setting, Strength, Value, Weights, control_settings
 from .nondeterministic import NondeterministicStack, NondeterministicState
 from .none import NoMemory
@@ -28,6 +29,12 @@ __all__ = [
     "BabyNTM",
     "Choice",
     "ChoiceActions",
+    "DeltaActions",
+    "DeltaNet",
+    "DeltaStack",
+    "DeltaStackActions",
+    "DeltaStackState",
+    "DeltaState",
     "DequeActions",
     "Memory",
     "MemoryScan",

@@ -321,6 +321,22 @@ def _named_tensors(state: Any) -> Iterator[tuple[str, Tensor]]:
             yield name, tensor
 
 
+def newest(readings: Tensor, mask: Tensor | None, first: Tensor) -> Tensor:
+    """The reading after the last step that each sequence takes [B, R], from those of all steps [B, T, R].
+
+    Args:
+        readings: see above.
+        mask: [B, T] bool, False where a sequence skips the step; or None.
+        first: the reading before the first step [B, R].
+    """
+    if mask is None:
+        return readings[:, -1]
+    steps = torch.arange(mask.shape[1], device=mask.device)
+    last = torch.where(mask, steps, -1).amax(1)
+    found = readings[torch.arange(len(last), device=mask.device), last.clamp(min=0)]
+    return torch.where((last >= 0).unsqueeze(1), found, first)
+
+
 def accurate(where: Where) -> Where:
     """The same device with a type of at least float32, for numbers that add up over a sequence."""
     dtype = where.get("dtype") or torch.get_default_dtype()

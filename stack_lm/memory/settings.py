@@ -76,6 +76,8 @@ _OF_STACK_ATTENTION: dict[str, dict[str, Any]] = {
     "superposition": {"memory_size": None, "no_op": True, "push_value_activation": "identity"},
     "nondeterministic": {"memory_size": 5, "push_value_activation": "exp", "bottom_vector": "learned"},
     "stack": {"memory_size": None, "pop_control": "expected_value"},
+    "deltanet": {"memory_size": None},
+    "deltastack": {"memory_size": None},
 }
 
 

@@ -171,7 +171,7 @@ class StackRNNConfig(LanguageModelConfig):
         memory: "none" (a plain recurrent network) or the name of a registered memory, such as "stack".
         memory_size: size of one memory element, D.
         memory_depth: maximum number of elements on a superposition stack (None: no limit), or the number of cells of a
-            tape.
+            tape, or of slots of DeltaStack's stack.
         memory_overflow: response of a full superposition stack to losing its bottom element: "raise" or "truncate".
         num_stacks: number of parallel superposition stacks, each with its own operations and values.
         read_depth: number of elements read from the top of a superposition stack.
@@ -209,7 +209,13 @@ class StackRNNConfig(LanguageModelConfig):
         read_strength_init: the read strength at the start; see `push_strength_init`.
         read_order: whether a stack, queue or deque reads "after_push", as in the papers, or "before_push": a step then
             reads what earlier steps pushed, and older elements have a gradient from the start.
-        num_heads: stacks, queues or deques side by side, each with its own strengths and 1 / num_heads of the element.
+        num_heads: stacks, queues, deques or memories of the delta rule side by side, each with its own strengths and
+            1 / num_heads of the element.
+        write_control: how the strength of a write by the delta rule is emitted; see `push_control`.
+        max_write: largest value of the expected-value support of that strength.
+        write_strength_init: that strength at the start; see `push_strength_init`.
+        negative_eigenvalues: double the strengths of writes by the delta rule: those of "sigmoid" are then in (0, 2),
+            and the eigenvalues of a step in [-1, 1] in place of [0, 1] (Grazzi et al. 2025).
         learn_initial_state: learn the controller's first state; otherwise it is zero.
         forget_bias: number added to the initial biases of an LSTM's forget gates, so that it remembers at first; 1 in
             Jozefowicz et al. (2015).
@@ -271,6 +277,10 @@ class StackRNNConfig(LanguageModelConfig):
     read_strength_init: float | None = None
     read_order: str = UNDECIDED
     num_heads: int = UNDECIDED
+    write_control: str | float = UNDECIDED
+    max_write: int = UNDECIDED
+    write_strength_init: float | None = None
+    negative_eigenvalues: bool = UNDECIDED
     embedding_dropout: Probability = 0.0
     hidden_dropout: Probability = 0.0
     prediction_threshold: Probability = 0.5

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...memory import NeuralDeque, NeuralQueue, NeuralStack, StackState, under_transform
+from ...memory.base import newest
 from ...memory.strength import StrengthMemory
 from ..derivatives import first_derivative_only
 from ..heads import heads_of, one_head, readings_of, repeated, state_from_batch, state_to_batch, to_batch
@@ -37,12 +38,7 @@ def scan_given(system: System, inputs: Inputs, state: MemoryState) -> tuple[Tens
     actions, _ = system.controls.over_time(inputs.values, inputs.noise)
     memory, readings = over_time(cast("StrengthMemory[Any]", system.memory), state.memory, actions, inputs.mask)
     readings = readings.to(state.reading.dtype)
-    if inputs.mask is None:
-        return readings, MemoryState(memory, readings[:, -1])
-    steps = torch.arange(inputs.steps, device=readings.device)
-    newest = torch.where(inputs.mask, steps, -1).amax(1)
-    last = readings[torch.arange(len(newest), device=newest.device), newest.clamp(min=0)]
-    return readings, MemoryState(memory, torch.where((newest >= 0).unsqueeze(1), last, state.reading))
+    return readings, MemoryState(memory, newest(readings, inputs.mask, state.reading))
 
 
 def over_time(
