@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
@@ -26,6 +28,7 @@ TOP = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 # Files of the repository in whose place a link leads to a page of the site.
 PAGES = TOP | {
     "README.md": "index.md",
+    "models/README.md": "models.md",
     "stack_lm/cli/main.py": "commands.md",
     "stack_lm/models/configuration_stack_rnn.py": "model-configuration.md",
     "stack_lm/training/trials/config.py": "configuration.md",
@@ -104,10 +107,23 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Turn links between files of the repository into links between pages."""
+    """Turn links between files of the repository into links between pages; list the papers on the page that cites."""
     uri = page.file.src_uri
+    if uri == "cite.md":
+        markdown += papers()
     source = {made: name for name, made in TOP.items()}.get(uri, uri if uri.startswith("examples/") else f"docs/{uri}")
     return re.sub(r"(?<!!)\[([^\]]*)\]\(([^):#]+)(#[^)]*)?\)", lambda link: _link(link, source, uri), markdown)
+
+
+def papers() -> str:
+    """The papers of CITATION.cff, as a list below a heading."""
+    references = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]
+    lines = []
+    for paper in references:
+        names = [f"{author['given-names']} {author['family-names']}" for author in paper["authors"]]
+        where = paper.get("collection-title") or paper["journal"]
+        lines.append(f"- {', '.join(names)}. {paper['title']}. {where}, {paper['year']}.\n")
+    return "\n## Papers\n\n" + "".join(lines)
 
 
 def _made_pages() -> dict[str, str]:

@@ -28,26 +28,14 @@ def test_the_citation_has_what_its_format_requires():
     assert (CITATION["title"], CITATION["type"]) == (PROJECT["name"], "software")
     assert CITATION["license"] == PROJECT["license"]
     assert CITATION["authors"] == PROJECT["authors"] == [{"name": "The stack-lm developers"}]
+    assert len(CITATION["references"]) >= 11
     for reference in CITATION["references"]:
         assert reference["type"] in ("article", "conference-paper")
         assert isinstance(reference["title"], str)
         assert isinstance(reference["year"], int)
+        assert reference.get("collection-title") or reference["journal"]  # the page that cites shows it
         for author in reference["authors"]:
             assert author.keys() == {"family-names", "given-names"}
-
-
-def test_the_papers_are_those_of_the_overview():
-    papers = (ROOT / "docs" / "overview.md").read_text().split("## Papers")[1]
-    listed = [" ".join(paper.split()) for paper in papers.split("\n- ")[1:]]
-    assert len(listed) == len(CITATION["references"]) >= 11
-    for paper, reference in zip(listed, CITATION["references"], strict=True):
-        assert reference["title"] in paper
-        assert str(reference["year"]) in paper
-        names = re.findall(r"((?:[A-Z]\. )+)([\w-]+)", paper.split(reference["title"])[0])
-        assert [(initials.strip(), family) for initials, family in names] == [
-            (" ".join(f"{name[0]}." for name in author["given-names"].split()), author["family-names"])
-            for author in reference["authors"]
-        ]
 
 
 def test_the_changelog_is_in_its_form():

@@ -62,7 +62,7 @@ def check_equal(model, program):
 def test_every_memory_is_exported_whole(fields, controller):
     model = make(controller=controller, **fields)
     if fields.get("num_heads", 1) > 1:
-        with pytest.raises(Exception, match="Constraints violated"):  # a fixed batch only, as docs/deployment.md says
+        with pytest.raises(Exception, match="Constraints violated"):  # a fixed batch only, as docs/clients.md says
             exported(model)
         return
     check_equal(model, exported(model))
