@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from stack_lm.core.errors import InputError
 from stack_lm.training import processes
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -29,6 +30,17 @@ def test_one_gpu_alone_captures_scans_unless_told_otherwise(tmp_path, monkeypatc
         monkeypatch.delenv(processes.CUDA_GRAPHS)
     assert processes.make_accelerator(None, None, tmp_path) is accelerator
     assert os.environ.get(processes.CUDA_GRAPHS) == expected
+
+
+def test_a_launcher_that_starts_one_process_of_several_is_refused(tmp_path, monkeypatch):
+    """`accelerate launch --cpu --num_processes 2`."""
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "True")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with pytest.raises(InputError, match="was asked for several processes and has started one: use torchrun"):
+        processes.make_accelerator(None, None, tmp_path)
+    monkeypatch.delenv("MASTER_ADDR")
+    assert processes.make_accelerator(None, None, tmp_path).num_processes == 1
 
 
 # --- launched
