@@ -94,12 +94,14 @@ CASES = [
 ]
 
 
-def write_text(path: Path, documents: int) -> None:
-    """Write documents of 2 to 9 sentences of the generated English, separated by empty lines."""
+def write_texts(folder: Path, documents: int) -> None:
+    """Write three files of documents of 2 to 9 sentences of the generated English, separated by empty lines."""
     rng = random.Random(0)
     sentences = (" ".join(sentence.words) for sentence in generate_corpus(9 * documents, seed=1))
     parts = ["\n".join(next(sentences) for _ in range(rng.randint(2, 9))) for _ in range(documents)]
-    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}.txt").write_text("\n\n".join(parts[number::3]) + "\n", encoding="utf-8")
 
 
 class Group:
@@ -172,7 +174,7 @@ def same(one: Path, two: Path) -> bool:
 
 def kill_case(case: Case, kills: int, rng: random.Random, folder: Path) -> dict[str, Any]:
     """Kill runs of a case a given number of times, and compare each finished run with an undisturbed one."""
-    text, log = folder / "text.txt", folder / "stderr.txt"
+    text, log = folder / "texts", folder / "stderr.txt"
 
     def attempt(directory: Path) -> Group:
         return Group(
@@ -261,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not kills:
                 continue
             with tempfile.TemporaryDirectory() as folder:
-                write_text(Path(folder) / "text.txt", 40)
+                write_texts(Path(folder) / "texts", 40)
                 rows.append(kill_case(case, kills, random.Random(f"{options.seed}/{number}"), Path(folder)))
             print_note(f"{case.name}: {rows[-1]['kills']} kills, {rows[-1]['equal']} of {rows[-1]['runs']} runs equal")
         if options.figure:

@@ -39,12 +39,10 @@ class DocumentBlock(NamedTuple):
 
     Attributes:
         texts: the texts of the documents.
-        start: the state of the dataset before them, None at its beginning.
-        end: the state after them.
+        end: the state of the dataset after them.
     """
 
     texts: list[str]
-    start: dict[str, Any] | None
     end: dict[str, Any]
 
 
@@ -53,7 +51,7 @@ class DocumentStream:
 
     Args:
         name: the name of the source, for messages.
-        dataset: a `datasets.IterableDataset`.
+        dataset: a `datasets.IterableDataset`, or what has its state and rows; without `num_shards` it is one file.
         column: the column with a document's text.
         segmenter: splits documents into sentences.
         keep: True for the documents to read, given their text.
@@ -83,6 +81,18 @@ class DocumentStream:
         parts = self.name, self._dataset, self._column, self.segmenter
         return DocumentStream(*parts, lambda document: not held(document)), DocumentStream(*parts, held)
 
+    @property
+    def n_files(self) -> int:
+        """The number of files from which it is read, if they can be read apart; otherwise 1."""
+        return getattr(self._dataset, "num_shards", 1)
+
+    def part(self, number: int, parts: int) -> DocumentStream:
+        """A part of the stream, by its number from 0: every n-th file, for n parts."""
+        if parts == 1:
+            return self
+        dataset = self._dataset.shard(parts, number, contiguous=False)
+        return DocumentStream(self.name, dataset, self._column, self.segmenter, self._keep)
+
     def documents(self) -> Iterator[Iterator[Sentence]]:
         """All documents from the first, as sentences."""
         for text in self._texts(None):
@@ -106,11 +116,10 @@ class DocumentStream:
             texts.append(text)
             size += len(text)
             if size >= characters:
-                end = self._dataset.state_dict()
-                yield DocumentBlock(texts, start, end)
-                texts, size, start = [], 0, end
+                yield DocumentBlock(texts, self._dataset.state_dict())
+                texts, size = [], 0
         if texts:
-            yield DocumentBlock(texts, start, self._dataset.state_dict())
+            yield DocumentBlock(texts, self._dataset.state_dict())
 
     def _texts(self, start: dict[str, Any] | None) -> Iterator[str]:
         self._dataset.load_state_dict(start)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ..core.errors import InputError
 from ..core.labels import IGNORED
-from ..text.corpora import DocumentBlock, DocumentStream
+from ..text.corpora import DocumentStream
 from .compact import TokenArray
 from .encoding import EncodingWorkers, TextEncoder
 
@@ -40,14 +40,14 @@ class Pool(NamedTuple):
         tokens: sentences or documents.
         number: the number of the pool, over all epochs, which seeds its order.
         epoch: the epoch to which it belongs.
-        documents: the state of the stream before it.
+        documents: the states of the parts of the stream before it; None at its beginning.
         behind: the position after the pool.
     """
 
     tokens: TokenArray
     number: int
     epoch: int
-    documents: dict[str, Any] | None
+    documents: list[Any] | None
     behind: dict[str, Any]
 
     def position(self, batch: int) -> dict[str, Any]:
@@ -88,8 +88,9 @@ class WholePools(Pools):
 class StreamPools(Pools):
     """The pools of a stream.
 
-    Each process reads all documents, which is cheap, and encodes its share of them, which is not; then the processes
-    exchange the results. While the model trains on a pool, workers encode the next.
+    Each process reads and encodes its share of the files, or of a stream of fewer files its share of the documents;
+    then the processes exchange the results. While the model trains on a pool, workers encode the next. The number of
+    parts into which a run divides the files is in its position, so another number of processes reads the same pools.
 
     Attributes:
         stream: the documents.
@@ -109,43 +110,78 @@ class StreamPools(Pools):
 
     def read(self, position: dict[str, Any] | None) -> Iterator[Pool]:
         start = position or {"epoch": 0, "pool": 0, "documents": None}
-        number = start["pool"]
+        number, epoch, states = start["pool"], start["epoch"], start["documents"]
         workers = EncodingWorkers(self.encoder, self.workers)
         try:
-            blocks = self._ahead(start["epoch"], start["documents"], workers)
-            for epoch, block, result, ends_epoch in blocks:
-                behind = {"epoch": epoch + ends_epoch, "pool": number + 1, "batch": 0}
-                behind["documents"] = None if ends_epoch else block.end
-                yield Pool(self._exchange(result()), number, epoch, block.start, behind)
-                number += 1
+            while True:
+                rounds, ended = self._rounds(states, workers), False
+                while not ended:
+                    tokens, after, ended = self._exchange(*next(rounds))
+                    if tokens is None:
+                        raise InputError(f"{self.stream.name} has no documents to train on")
+                    behind = {"epoch": epoch + ended, "pool": number + 1, "batch": 0}
+                    behind["documents"] = None if ended else after
+                    yield Pool(tokens, number, epoch, states, behind)
+                    number, states = number + 1, behind["documents"]
+                epoch += 1
         finally:
             workers.close()
 
-    def _ahead(
-        self, epoch: int, documents: dict[str, Any] | None, workers: EncodingWorkers
-    ) -> Iterator[tuple[int, DocumentBlock, Callable[[], list[TokenArray]], bool]]:
-        """Blocks whose own share is being encoded, with their epoch and whether they end it; one is read ahead."""
-        while True:
-            waiting: tuple[DocumentBlock, Callable[[], list[TokenArray]]] | None = None
-            for block in self.stream.blocks(documents, self.sentences * CHARACTERS):
-                chunks = [block.texts[i : i + _CHUNK] for i in range(0, len(block.texts), _CHUNK)]
-                coming = block, workers.encode(chunks[self.rank :: self.n_processes])
-                if waiting is not None:
-                    yield epoch, *waiting, False
-                waiting = coming
-            if waiting is not None:
-                yield epoch, *waiting, True
-            elif documents is None:
-                raise InputError(f"{self.stream.name} has no documents to train on")
-            epoch, documents = epoch + 1, None
+    def _rounds(self, states: list[Any] | None, workers: EncodingWorkers) -> Iterator[tuple[Any, ...]]:
+        """The arguments of `_exchange` for each pool of an epoch; the text of one is read and encoded ahead.
 
-    def _exchange(self, own: list[TokenArray]) -> TokenArray:
-        """The chunks of all processes, in the order of the stream."""
-        parts = gather_object([[(part.ids, part.ends) for part in own]])
-        chunks = [parts[i % len(parts)][i // len(parts)] for i in range(sum(map(len, parts)))]
-        shifts = np.cumsum([0, *(len(ids) for ids, _ in chunks)])
-        ids = np.concatenate([ids for ids, _ in chunks])
-        return TokenArray(ids, np.concatenate([ends + shift for (_, ends), shift in zip(chunks, shifts, strict=False)]))
+        They go on without end: a process whose files end first waits for the others.
+
+        Args:
+            states: of the parts of the stream; None at its beginning.
+            workers: they encode.
+        """
+        n = self.n_processes
+        if states is None:
+            states = [None] * (n if self.stream.n_files >= n else 1)
+        elif not isinstance(states, list):  # of an earlier version, whose streams had one part
+            states = [states]
+        parts = len(states)
+        size = self.sentences * CHARACTERS // parts
+        own = [part for part in range(parts) if parts < n or part % n == self.rank]
+        readers = {part: self.stream.part(part, parts).blocks(states[part], size) for part in own}
+        after, waiting = {part: states[part] for part in own}, None
+        while True:
+            blocks = {part: block for part in own if (block := next(readers[part], None))}
+            if waiting is not None:
+                yield *waiting, not blocks
+            after = after | {part: block.end for part, block in blocks.items()}
+            texts = {
+                (part, i): block.texts[i : i + _CHUNK]
+                for part, block in blocks.items()
+                for i in range(0, len(block.texts), _CHUNK)
+                if parts >= n or i // _CHUNK % n == self.rank
+            }
+            waiting = list(texts), workers.encode(list(texts.values())), after
+
+    def _exchange(
+        self, places: Sequence[Any], encoded: Callable[[], list[TokenArray]], after: dict[int, Any], last: bool
+    ) -> tuple[TokenArray | None, list[Any], bool]:
+        """A pool, from the shares of all processes.
+
+        Args:
+            places: the order of the chunks of this process's share among all.
+            encoded: waits for the chunks.
+            after: the states of the parts that it reads, after the pool.
+            last: whether they then end.
+
+        Returns:
+            The tokens, None without any; the states of all parts; and whether all end.
+        """
+        shares = gather_object([(dict(zip(places, encoded(), strict=True)), after, last)])
+        chunks, states = ({key: value for share in shares for key, value in share[i].items()} for i in range(2))
+        ended = all(share[2] for share in shares)
+        ordered = [chunks[place] for place in sorted(chunks)]
+        if not ordered:
+            return None, [], ended
+        ends = np.cumsum(np.concatenate([chunk.lengths for chunk in ordered]))
+        tokens = TokenArray(np.concatenate([chunk.ids for chunk in ordered]), ends)
+        return tokens, [states[part] for part in sorted(states)], ended
 
 
 class Collated(NamedTuple):

@@ -1,6 +1,7 @@
 """Opening corpora by name."""
 
 import gzip
+import json
 import sys
 import textwrap
 from io import BytesIO
@@ -209,7 +210,6 @@ def test_a_stream_continues_from_any_block(hub_directory):
     assert len(blocks) > 3
     assert all(sum(map(len, block.texts[:-1])) < 1_000 <= sum(map(len, block.texts)) for block in blocks[:-1])
     for i, block in enumerate(blocks):
-        assert block.start == (blocks[i - 1].end if i else None)
         following = [text for later in stream.blocks(block.end, 1_000) for text in later.texts]
         assert following == [text for later in blocks[i + 1 :] for text in later.texts]
     segmented = [words for text in texts for words in stream.segmenter(text)]
@@ -218,6 +218,23 @@ def test_a_stream_continues_from_any_block(hub_directory):
         == [s.words for s in stream.sentences()]
         == [s.words for s in open_corpus(hub_directory, segmentation="raw")]
     )
+
+
+def test_parts_of_a_stream_continue_from_any_block(hub_directory, tmp_path):
+    """Every second file, also from the end; held-out documents stay out."""
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text("".join(f"a {number}{i}\n\n" for i in range(9)))
+    for source in (hub_directory, str(tmp_path / "*.txt")):
+        stream, _ = open_corpus(source, segmentation="raw").stream.hold_out(0.3)
+        assert stream.n_files == 3
+        parts = [[*stream.part(number, 2).blocks(None, 9)] for number in range(2)]
+        texts = sorted(text for part in parts for block in part for text in block.texts)
+        assert texts == sorted(text for block in stream.blocks(None, 9) for text in block.texts)
+        assert min(map(len, parts)) > 1
+        for number, part in enumerate(parts):
+            for i, block in enumerate(part):
+                later = stream.part(number, 2).blocks(json.loads(json.dumps(block.end)), 9)
+                assert [each.texts for each in later] == [each.texts for each in part[i + 1 :]]
 
 
 def test_documents_are_held_out_of_a_stream(hub_directory):

@@ -3,7 +3,9 @@
 import json
 import random
 from collections import Counter
-from itertools import islice
+from copy import deepcopy
+from dataclasses import replace
+from itertools import takewhile
 
 import pytest
 from hypothesis import given, settings
@@ -112,31 +114,33 @@ def stream_pools(files, tokenizer, rank, n_processes, *, whole=False, workers=0)
 
 @pytest.fixture
 def together(monkeypatch):
-    """Several processes in one: what the pools exchange is computed for all of them."""
+    """Several processes in one: what the others exchange is computed beside it."""
 
-    def exchange(self, own):
-        if self.n_processes == 1:
-            return original(self, own)
-        parts = [list(islice(self.asked, rank, None, self.n_processes)) for rank in range(self.n_processes)]
-        encoded = [[(part.ids, part.ends) for part in map(self.encoder, chunks)] for chunks in parts]
-        monkeypatch.setattr(batches, "gather_object", lambda _: encoded)
-        return original(self, own)
+    def of_all(self, *arguments):
+        replicas = [replace(self, rank=rank, stream=deepcopy(self.stream)) for rank in range(self.n_processes)]
+        for round_ in zip(*(rounds(replica, *arguments) for replica in replicas), strict=True):
+            shares = [(dict(zip(places, encoded(), strict=True)), *rest) for places, encoded, *rest in round_]
+            monkeypatch.setattr(batches, "gather_object", lambda _, shares=shares: shares)
+            yield round_[self.rank]
 
-    original = StreamPools._exchange
-    ahead = StreamPools._ahead
+    rounds = StreamPools._rounds
+    monkeypatch.setattr(StreamPools, "_rounds", of_all)
 
-    def remember(self, *arguments):
-        for epoch, block, result, ends in ahead(self, *arguments):
-            object.__setattr__(self, "asked", [block.texts[i : i + 16] for i in range(0, len(block.texts), 16)])
-            yield epoch, block, result, ends
 
-    monkeypatch.setattr(StreamPools, "_exchange", exchange)
-    monkeypatch.setattr(StreamPools, "_ahead", remember)
+@pytest.fixture(scope="module")
+def many_files(tmp_path_factory):
+    """More files than processes, the first of them empty; each sentence is there once."""
+    directory = tmp_path_factory.mktemp("many")
+    for number in range(40):
+        documents = range(1 + number % 7 * 2)
+        (directory / f"{number:02}.txt").write_text("".join(f"w{number} x{i} x x x x\n\n" for i in documents))
+    return directory
 
 
 @pytest.mark.usefixtures("together")
-@pytest.mark.parametrize("n_processes", [1, 2, 3])
+@pytest.mark.parametrize("n_processes", [1, 2, 5])
 def test_a_stream_has_each_sentence_once_on_any_number_of_processes(files, tokenizer, n_processes):
+    """Also of fewer files than processes."""
     expected = Counter(
         tuple(tokenizer(" ".join(s.words), add_special_tokens=False).input_ids) for s in open_corpus(str(files))
     )
@@ -159,7 +163,7 @@ def test_a_stream_goes_on_after_kills_on_another_number_of_processes(files, toke
     )
     rng, read, position = random.Random(0), Counter(), None
     while position is None or position["epoch"] == 0:
-        n = rng.randint(1, 3)
+        n = rng.randint(1, 5)
         readers = [
             SentenceBatches(stream_pools(files, tokenizer, rank, n), 4, 0, rank, n).read(position) for rank in range(n)
         ]
@@ -170,6 +174,28 @@ def test_a_stream_goes_on_after_kills_on_another_number_of_processes(files, toke
             if position["epoch"]:
                 break
     assert read == expected
+
+
+@pytest.mark.usefixtures("together")
+@pytest.mark.parametrize("n_processes", [2, 32])
+def test_resumed_streams_read_the_same_pools(many_files, n_processes):
+    """To the end of the epoch, on each process, and on fewer or more of them; no sentence is lost."""
+    tokenizer = train_word_tokenizer(open_corpus(str(many_files)), 10_000)
+
+    def epoch(rank, n, position=None):
+        pools = replace(stream_pools(many_files, tokenizer, rank, n), sentences=10).read(position)
+        return list(takewhile(lambda pool: pool.epoch == 0, pools))
+
+    whole = epoch(0, n_processes)
+    texts = [list(pool.tokens) for pool in whole]
+    assert len(texts) > 3
+    read = Counter(tuple(text) for pool in texts for text in pool)
+    assert (len(read), set(read.values())) == (270, {1})
+    assert [list(pool.tokens) for pool in epoch(n_processes - 1, n_processes)] == texts
+    for i, numbers in ((0, [n_processes]), (len(whole) - 2, [1, n_processes, 33])):
+        position = json.loads(json.dumps(whole[i].behind))
+        for n in numbers:
+            assert [list(again.tokens) for again in epoch(0, n, position)] == texts[i + 1 :]
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])

@@ -38,11 +38,11 @@ from stack_lm.core.quiet import quiet_libraries
 torch.set_num_threads(1)
 quiet_libraries()
 folder = Path(sys.argv[3])
-kills.write_text(folder / "text.txt", 40)
+kills.write_texts(folder / "texts", 40)
 
 def start(directory, processes, before=lambda: None, **training):
     case = kills.Case("sentences", True, processes)
-    config = case.config(folder / "text.txt", folder / directory)
+    config = case.config(folder / "texts", folder / directory)
     config = replace(config, training=replace(config.training, **training))
     def work():
         before()

@@ -88,6 +88,11 @@ class TextStream:
     def __init__(self, files: Sequence[Records]) -> None:
         self._files = files
         self._file, self._document = 0, 0
+        self.num_shards = len(files)
+
+    def shard(self, num_shards: int, index: int, contiguous: bool = False) -> TextStream:
+        """Every `num_shards`-th file, from that of a number."""
+        return TextStream(self._files[index::num_shards])
 
     def load_state_dict(self, state: dict[str, Any] | None) -> None:
         """Set the position at which the next iteration begins; None is the first document."""
