@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..core.checks import check_of
 from ..core.errors import InputError
-from .base import Memory, MemoryScan, Where, accurate, map_tensors, newest, register_memory
+from .base import Memory, MemoryScan, Where, accurate, map_tensors, newest, numbers_hidden, register_memory
 from .fields import Choice, Parts, Setting, Size, Strength, Value, ValueActivation, control_settings
 from .superposition import CHOICE_SETTINGS
 
@@ -340,12 +340,15 @@ class DeltaStack(DeltaNet):
         first = state.pointer.unsqueeze(1)
         pointer = torch.cat((first, first + (push - pop).to(first.dtype).cumsum(1)), dim=1)
         address = addresses(pointer, self.slots, state.sharpness)  # [B, 1 + T, heads, S]
-        before, now = address[:, :-1], address[:, 1:]
+        # The slots above have no weight, and keep what they have.
+        reached = self.slots if numbers_hidden() else int(address.detach().flatten(0, 2).any(0).nonzero().amax()) + 1
+        before, now = address[:, :-1, :, :reached], address[:, 1:, :, :reached]
         value = actions.push_value.to(dtype).unflatten(2, (self.num_heads, -1))
         values = torch.stack((torch.zeros_like(value), value), dim=3)
         writes = (torch.stack((before, now), dim=3), values, torch.stack((pop, push), dim=3))
-        stack_readings, slots = delta_rule(state.slots, *_by_head(*writes, now))
-        below = torch.cat((read(state.slots, before[:, 0]).unsqueeze(2), stack_readings[:, :, :-1]), dim=2)
+        stack_readings, slots = delta_rule(state.slots[:, :, :reached], *_by_head(*writes, now))
+        slots = torch.cat((slots, state.slots[:, :, reached:]), dim=2)
+        below = torch.cat((read(state.slots[:, :, :reached], before[:, 0]).unsqueeze(2), stack_readings[:, :, :-1]), 2)
         matrix, readings = self._over_time(state.matrix, actions, mask, below.transpose(1, 2))
         last = DeltaStackState(matrix, slots, pointer[:, -1], state.sharpness)
         return self._scanned(last, readings, mask, reading)

@@ -29,7 +29,7 @@ def results(memory, state, actions, mask, scan):
 
 
 @pytest.mark.parametrize("length", [1, 16, 45])
-@pytest.mark.parametrize("memory", [DeltaNet(6, 2, True), DeltaStack(4, 2, slots=5), DeltaStack(3, 1, True)])
+@pytest.mark.parametrize("memory", [DeltaNet(6, 2, True), DeltaStack(4, 2, slots=5), DeltaStack(3, 1, True, slots=40)])
 def test_chunks_equal_steps(memory, length):
     torch.manual_seed(0)
     before = memory.scan(memory.initial_state(3, dtype=torch.float64), draw(memory, 3, 9)).state

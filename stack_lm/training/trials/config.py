@@ -82,6 +82,9 @@ class TaskTrainingConfig:
         optimizer: optimizer; Adam, RMSprop or SGD.
         learning_rate: learning rate; a list, of which seed s takes entry s modulo its length; or {low, high}, from
             which each trial draws its own log-uniformly.
+        schedule: the learning rate after the warm-up: "constant", or "cosine", along which it falls, to nearly 0 in the
+            last epoch.
+        warmup_epochs: epochs over which the learning rate rises.
         weight_decay: weight decay, an L2 term in the gradient.
         max_grad_norm: maximum norm of the gradient; null does not clip.
         max_grad_value: maximum of each number of the gradient; null does not clip.
@@ -113,6 +116,8 @@ class TaskTrainingConfig:
     loss_reduction: Literal["mean", "strings", "steps"] = "mean"
     optimizer: Literal["adam", "rmsprop", "sgd"] = "adam"
     learning_rate: Positive | list[Positive] | LogUniform = 1e-3
+    schedule: Literal["constant", "cosine"] = "constant"
+    warmup_epochs: CountOrZero = 0
     weight_decay: NotNegative = 0.0
     max_grad_norm: Positive | None = None
     max_grad_value: Positive | None = None
@@ -330,6 +335,9 @@ def comparable(config: TaskConfig) -> dict[str, Any]:
     values = resume_invariants(config)
     if not config.data:  # as in results from before there were tasks of files
         del values["data"]
+    for name in ("schedule", "warmup_epochs"):  # likewise
+        if values["training"][name] == getattr(TaskTrainingConfig, name):
+            del values["training"][name]
     return values
 
 

@@ -104,7 +104,8 @@ class Encoding:
         one_boundary = one_boundary and task.kind == "language"
         self.kind = NextSymbol(task, one_boundary=True) if one_boundary else KINDS[task.kind](task)
         self.symbols, self.answers = self.kind.symbols, self.kind.answers
-        self._null = self.symbols.index(NULL) if NULL in self.symbols else None
+        # In a language it is a symbol, such as the mark of marked reversal.
+        self._null = self.symbols.index(NULL) if NULL in self.symbols and task.kind != "language" else None
         self.fields: dict[str, int | None] = {"vocab_size": len(self.symbols)}
         self.library = architecture not in fitting
         if self.library:  # not the numbers of a text's tokens

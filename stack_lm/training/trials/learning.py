@@ -236,7 +236,7 @@ class _JointTrials:
         """Train on all strings once; returns each trial's mean loss, and the numbers of strings and updates."""
         sums = torch.zeros(len(self.trials), dtype=self.trials[0].model.dtype, device=self.device)
         strings = updates = 0
-        rates = [trial.learning_rate for trial in self.trials]
+        rates = [trial.rate for trial in self.trials]
         for batch in self._batches():
             strings, updates = strings + batch["inputs"].shape[1], updates + 1
             self._apply_temperature(self.trials[:1], strings)

@@ -53,7 +53,7 @@ class Trial:
         auxiliary: the weights of the losses of the model's auxiliary heads, by name; 0 for losses that only other seeds
             use.
         reduction: the reduction of the loss; see `encoding.loss_weights`.
-        learning_rate: the current value.
+        learning_rate: the current value, which the schedule scales (`rate`).
         history: a record for each epoch: its number, the strings trained on so far, the mean loss of its updates, and
             the scores on the validation strings if computed.
         strings, updates: totals so far.
@@ -145,6 +145,16 @@ class Trial:
         # In an epoch all trials go through the lengths in one order, so that at once they need little padding.
         epoch_generator = torch.Generator().manual_seed(len(self.history))
         return torch.cat((by_length[torch.randperm(full // size, generator=epoch_generator)].flatten(), order[full:]))
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the next epoch."""
+        epoch, warmup = len(self.history), self.loop.warmup_epochs
+        if epoch < warmup:
+            return self.learning_rate * (epoch + 1) / (warmup + 1)
+        if self.loop.schedule == "constant":
+            return self.learning_rate
+        return self.learning_rate * (1 + math.cos(math.pi * (epoch - warmup) / (self.loop.epochs - warmup))) / 2
 
     def draw_noise(self, strings: int, steps: int) -> Noise:
         """The noise of an update, for actions and dropout, by name [strings, steps, ...]; empty if there is none.
