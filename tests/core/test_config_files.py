@@ -189,6 +189,7 @@ def test_every_table_is_valid(name):
 @pytest.mark.parametrize("name", preset_names())
 def test_every_recipe_is_valid(name):
     import stack_lm
+    from stack_lm.models.kinds import class_named
     from stack_lm.training.config import ClassificationConfig, RunConfig
 
     path = preset_path(name)
@@ -197,7 +198,8 @@ def test_every_recipe_is_valid(name):
     config = build(ClassificationConfig if path.stem.startswith("numpred") else kind, read_config(path))
     config.check()
     (architecture,) = config.model.get("architectures", ["StackRNNForCausalLM"])
-    getattr(stack_lm, architecture).config_class(vocab_size=10_000, **config.model)
+    model_class = class_named(architecture) or getattr(stack_lm, architecture)
+    model_class.config_class(vocab_size=10_000, **config.model)
     # Each its own; the first paper's are without its name.
     name = path.stem.replace("_", "-")
     assert config.output_dir == ("runs/" if path.parent.name == "merrill2019" else f"runs/{path.parent.name}-") + name

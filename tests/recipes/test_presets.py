@@ -6,6 +6,7 @@ import torch
 import stack_lm
 from stack_lm.core.checks import build
 from stack_lm.core.config_files import preset_names, preset_path, read_config, read_yaml, table_names
+from stack_lm.models.kinds import class_named
 from stack_lm.nn import recurrent_layers
 from stack_lm.training.config import RunConfig
 from stack_lm.training.trials.config import Table, TaskConfig
@@ -21,7 +22,7 @@ def build_model(name, **fields):
     run = build(trainer, read_config(name))
     run.check()
     (architecture,) = run.model.get("architectures", ["StackRNNForCausalLM"])
-    model_class = getattr(stack_lm, architecture)
+    model_class = class_named(architecture) or getattr(stack_lm, architecture)
     return model_class(model_class.config_class(**(run.model | fields))), run.training
 
 
@@ -285,6 +286,17 @@ def test_tables_of_dusell(name):
             assert memory["memory_states"] == 2 + any(kind in row.task for kind in ("padded", "hardest", "dusell2023"))
 
 
+# --- Networks of 2026
+
+
+def test_networks_of_2026_have_about_the_same_size():
+    names = [name for name in preset_names() if name.startswith("networks2026/")]
+    for sizes in ({"vocab_size": 6, "num_labels": 6}, {"vocab_size": 5, "num_labels": 5}):
+        models = {name: size(build_model(name, **sizes)[0]) for name in names}
+        assert len(models) == 9
+        assert max(models.values()) < 1.1 * min(models.values()), models
+
+
 # Number prediction has a configuration class of its own, and a buffered network other labels.
 STEPPED = [name for name in preset_names() if not any(part in name for part in ("numpred", "buffered", "_512", "8_l"))]
 
@@ -305,6 +317,8 @@ def test_every_preset_takes_a_training_step(name):
 def test_every_preset_runs_in_the_compiled_scan_or_without_a_memory_in_torchs_own(name):
     model_fields = read_config(name).get("model", {})
     (architecture,) = model_fields.get("architectures", ["StackRNNForCausalLM"])
+    if class_named(architecture):  # of transformers
+        return
     model_class = getattr(stack_lm, architecture)
     model = model_class(model_class.config_class(**(model_fields | {"vocab_size": 12, "num_labels": 12})))
     if not model.config.memory_names:  # self-attention alone has no scan
@@ -312,6 +326,8 @@ def test_every_preset_runs_in_the_compiled_scan_or_without_a_memory_in_torchs_ow
     explained = stack_lm.explain_backend(model)
     if name.endswith("superposition_hidden"):
         assert explained.endswith("the control of push_value is a HiddenState")
+    elif "deltastack" in name:
+        assert explained == "reference: a DeltaStack itself scans all steps at once"
     elif set(model.config.memory_names) != {"none"}:
         assert explained.splitlines()[0] == "numba: the fastest on cpu"
     elif architecture != "BufferedStackRNNForTransduction":

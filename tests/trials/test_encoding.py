@@ -42,6 +42,13 @@ def test_strings_of_an_input_buffer_are_of_one_length_without_a_null_symbol():
     encode("test/summed", "BufferedStackRNNForTransduction", splits={"test": {"shortest": 4, "longest": 4}})
 
 
+def test_a_language_may_end_in_the_null_symbol():
+    """In marked reversal it is the mark, and alone it is the shortest string."""
+    task = make_task("dusell2020/marked_reversal")
+    encoded = Encoding(task, "StackRNNForCausalLM").encode([task.example([task.vocabulary.index("#")])])
+    assert encoded.sizes.tolist() == encoded.steps.tolist() == [2]
+
+
 def test_sets_of_symbols_are_k_hot():
     encoding, examples, rows = encode("test/sets", "StackRNNForKHotPrediction")
     assert encoding.fields == {"vocab_size": 2, "num_labels": 2}

@@ -117,6 +117,19 @@ def test_learning_rates():
     assert len(set(drawn)) == 30
 
 
+def test_the_schedule_of_learning_rates():
+    planned = {"epochs": 6, "warmup_epochs": 2, "learning_rate": 0.3}
+    for schedule, after in (("constant", [0.3] * 4), ("cosine", [0.3, 0.2560660, 0.15, 0.0439340])):
+        experiment, rates = trial("test/sets", schedule=schedule, **planned), []
+        for epoch in range(6):
+            experiment.history = [{}] * epoch
+            rates.append(experiment.rate)
+        assert rates == pytest.approx([0.1, 0.2, *after])
+    slow, fast = (trained(trial("test/sets", schedule=schedule, **planned)) for schedule in ("cosine", "constant"))
+    assert slow["history"][2] == fast["history"][2]
+    assert slow["history"][-1]["loss"] != fast["history"][-1]["loss"]
+
+
 @pytest.mark.parametrize("rate", [0, -1.0, [], [0.1, "x"], {"low": 0.1}, {"low": 0.2, "high": 0.1}])
 def test_a_learning_rate_that_is_none(rate):
     with pytest.raises(InputError, match=r"training\.learning_rate"):
