@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 INSIDE = ("eval", "parsing")  # folders beside the package that are installed in it
 INTERNAL = {"commands", "kernels"}
+FIRST = ("stack_lm.Parser", "stack_lm.surprisal", "stack_lm.StackRNN")  # names that most readers look for
 TOP = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 # Files of the repository in whose place a link leads to a page of the site.
 PAGES = TOP | {
@@ -135,6 +136,7 @@ def _made_pages() -> dict[str, str]:
 
 def _reference(package: str, names: list[str]) -> str:
     """The page of one package: its description, then its public names."""
+    names = sorted(names, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
     head = f"# {package}\n\n::: {package}\n    options:\n      show_root_heading: false\n      members: false\n"
     return head + "".join(f"\n::: {name}\n" for name in names)
 

@@ -109,7 +109,7 @@ def table(cls: type, only: Any = None) -> str:
         only: the names of the fields to show; None shows all.
     """
     rows = [("key", "values", "default", "meaning"), ("---",) * 4, *_rows(cls, only)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+    return '<div class="keys" markdown>\n\n' + "".join(f"| {' | '.join(cells)} |\n" for cells in rows) + "\n</div>\n"
 
 
 def _rows(cls: type, only: Any = None, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:

@@ -106,6 +106,10 @@ stack-lm train task dusell2023/capacity --rows '^marked reversal, (LSTM|LSTM . s
 
 stack-lm train task deletang2023/small
 stack-lm results runs/deletang2023-small
+cp -r docs/appendix/trials/deletang2023-small runs/medians
+sed -i -e '1,/^columns/{/^columns/!d}' -e 's/length_accuracy.maximum/length_accuracy.median/' runs/medians/table.yaml
+sed -i '1i title: "Delétang et al. (2023): accuracy averaged over lengths 41 to 500"' runs/medians/table.yaml
+stack-lm plot results runs/medians --output docs/figures/hierarchy.png
 
 stack-lm train task deletang2023/hierarchy --rows '^stack manipulation, Stack-RNN$' --seeds 5 training.epochs=15 \
     training.learning_rate=0.001 training.solved_patience=2 \
@@ -117,7 +121,7 @@ stack-lm train task deletang2023/hierarchy --rows '^stack manipulation, Stack-RN
 stack-lm train task flare/small
 stack-lm results runs/flare-small --matrix
 
-stack-lm plot results runs/flare-small --rows '(LSTM|LSTM . stack|LSTM . superposition)$' --output flare.png
+stack-lm plot results docs/appendix/trials/flare-small --output docs/figures/flare.png
 
 stack-lm train task flare/small model.num_hidden_layers=1 model.hidden_size=123 model.hidden_dropout=0 output_dir=runs/flare-control \
     --rows '(even pairs|repeat 01|modular arithmetic simple|dyck 2 3|stack manipulation|, marked reversal|marked copy|missing duplicate string), LSTM$'

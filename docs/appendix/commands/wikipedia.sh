@@ -13,7 +13,7 @@ done
 
 # --- Perplexity (table 1)
 
-stack-lm plot training runs/u1-s? runs/d1-s? runs/free-s? runs/lstm-s? --output training.png
+stack-lm plot training runs/u1-s? runs/lstm-s? --output training.png
 
 
 # --- Parses (table 3)
@@ -47,7 +47,18 @@ for run in $nine runs/free-exit-s0; do
     stack-lm strengths $run --data nltk:treebank --json
 done > strengths.jsonl
 
-stack-lm parse-f1 models/wikipedia-u1 --data docs/figures/sentences.mrg --convention corpus --rule punctuation=kept \
+stack-lm inspect models/wikipedia-u1 "the dog that the cats fear runs ." --figure docs/figures/stack.png
+
+python - <<'END'
+from itertools import islice
+from stack_lm.text import generate_corpus
+
+sentences = (sentence for sentence in generate_corpus(100, seed=1) if 6 < len(sentence.words) < 12)
+with open("docs/figures/sentences.mrg", "w") as file:
+    for sentence in islice(sentences, 4):
+        print(sentence.tree.pformat(margin=10_000), file=file)
+END
+stack-lm parse-f1 models/wikipedia-free --data docs/figures/sentences.mrg --convention corpus --rule punctuation=kept \
     --output docs/figures/parses.svg
 
 python - <<'END'
