@@ -195,7 +195,7 @@ def command_sections(parser: argparse.ArgumentParser, level: int = 2) -> Iterato
     for command in _subcommands(parser):
         without = argparse._HelpAction, argparse._SubParsersAction
         described = [action for action in command._actions if not isinstance(action, without)]
-        command.formatter_class = functools.partial(argparse.HelpFormatter, width=96)
+        command.formatter_class = functools.partial(argparse.HelpFormatter, width=72)
         summary = re.sub(r"\bdocs/(\w+\.md)", r"[\1](\1)", _escaped(command.description or ""))
         parts = [f"{'#' * level} {command.prog}", summary, f"```text\n{command.format_usage().strip()}\n```"]
         parts.append("\n".join(f"- `{_invocation(action)}`: {_escaped(action.help or '')}" for action in described))

@@ -1,13 +1,17 @@
-"""An extension of griffe: the `__init__` that is made of a class's fields."""
+"""An extension of griffe: the `__init__` made of a class's fields, and an entry for each of several names."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import griffe
 
+# An entry of a docstring that describes several names: `low, high: the ends of the interval`.
+SEVERAL = re.compile(r"^    (\w+(?:, \w+)+): (.*(?:\n {8}.*)*)", re.MULTILINE)
+
 
 class Signatures(griffe.Extension):
-    """Gives classes the `__init__` that is made of their fields: NamedTuples, and transformers' configurations."""
+    """Gives classes the `__init__` of their fields (NamedTuples, configurations), and each described name its entry."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Add the signatures to the package that was loaded."""
@@ -17,6 +21,9 @@ class Signatures(griffe.Extension):
                     me = griffe.Parameter("self", kind=griffe.ParameterKind.positional_or_keyword)
                     init = griffe.Function("__init__", parameters=griffe.Parameters(me, *fields), parent=cls)
                     cls.set_member("__init__", init)
+            for described in _described(module):
+                if described.docstring:
+                    described.docstring.value = SEVERAL.sub(_one_by_one, described.docstring.value)
 
 
 def _modules(package: griffe.Module) -> Iterator[griffe.Module]:
@@ -25,6 +32,20 @@ def _modules(package: griffe.Module) -> Iterator[griffe.Module]:
     for module in package.modules.values():
         if isinstance(module, griffe.Module):
             yield from _modules(module)
+
+
+def _described(parent: griffe.Module | griffe.Class) -> Iterator[griffe.Class | griffe.Function]:
+    """The classes and functions of a module, and their methods."""
+    for child in [*parent.classes.values(), *parent.functions.values()]:
+        if isinstance(child, griffe.Class):
+            yield from _described(child)
+        if isinstance(child, (griffe.Class, griffe.Function)):
+            yield child
+
+
+def _one_by_one(entry: re.Match[str]) -> str:
+    """An entry for each name."""
+    return "\n".join(f"    {name}: {entry[2]}" for name in entry[1].split(", "))
 
 
 def _has_fields(cls: griffe.Class) -> bool:
