@@ -10,6 +10,7 @@ from stack_lm.core.checks import CountOrZero, check_fields
 from stack_lm.core.errors import InputError
 from stack_lm.core.plugins import Registry
 
+from .dependencies import Heads
 from .trees import base_label
 
 Removed = Literal["nothing", "period", "punctuation", "punctuation+currency"]
@@ -57,8 +58,9 @@ class Convention:
         whole_sentence: whether the span of the whole sentence is "counted" or "excluded"; "outermost excluded" leaves
             out only the outermost phrase, so a gold tree with a unary phrase below it keeps the span.
         average: "sentence" (the mean of the sentences' F1) or "corpus" (one F1 of all spans).
-        brackets: "set" (distinct spans of two words or more) or "multiset" (every phrase counts, including unary ones
-            and those of one word), as in EVALB.
+        brackets: "set" (distinct spans of two words or more), "multiset" (every phrase counts, including unary ones
+            and those of one word), as in EVALB, or "edges" (pairs of a word and its head, for dependency trees).
+        heads: with `brackets="edges"`, the heads of predicted phrases; see `stack_lm.parsing.dependencies.edges_of`.
         labels: "ignored", or "compared" if both sides have them.
         min_words: sentences with fewer words left are not scored.
         without_spans: whether sentences whose gold trees have no counted span are "scored" or "skipped".
@@ -76,7 +78,8 @@ class Convention:
     gold: GoldForm = "annotated"
     whole_sentence: WholeSentence = "excluded"
     average: Literal["sentence", "corpus"] = "sentence"
-    brackets: Literal["set", "multiset"] = "set"
+    brackets: Literal["set", "multiset", "edges"] = "set"
+    heads: Heads = "gold"
     labels: Literal["ignored", "compared"] = "ignored"
     min_words: CountOrZero = 0
     without_spans: Literal["scored", "skipped"] = "scored"
@@ -88,8 +91,10 @@ class Convention:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.labels == "compared" and self.brackets == "set":
-            raise InputError("labels can be compared with brackets='multiset' only; got brackets='set'")
+        if self.labels == "compared" and self.brackets != "multiset":
+            raise InputError(f"labels can be compared with brackets='multiset' only; got brackets={self.brackets!r}")
+        if self.heads != "gold" and self.brackets != "edges":
+            raise InputError(f"heads are for dependencies, as in uuas; {self.name} has brackets={self.brackets!r}")
 
     def kept(self, words: Sequence[str], tags: Sequence[str | None]) -> tuple[bool, ...]:
         """Return for each token of a sentence whether it is scored.
@@ -158,6 +163,13 @@ for _convention in (
         brackets="multiset",
         labels="compared",
         min_words=1,
+    ),
+    Convention(
+        "uuas",
+        "undirected dependencies, Klein and Manning 2004",
+        removed="punctuation",
+        average="corpus",
+        brackets="edges",
     ),
 ):
     register_convention(_convention)

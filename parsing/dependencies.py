@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from stack_lm.core.errors import InputError
 from stack_lm.text.conllu import Dependent
 
-from .trees import ConstituencyTree, Span
+from .trees import Arc, ConstituencyTree, Span
+
+Heads = Literal["gold", "first", "last"]
 
 # Relations of Universal Dependencies that make a verb transitive, and those of clauses in its place.
 _OBJECTS, _CLAUSES = ("obj", "iobj"), ("ccomp", "xcomp")
@@ -55,7 +58,35 @@ def tree_of_dependencies(
             spans.setdefault((start, stop), (start, stop, parts[i].relation))
     spans.setdefault((0, len(words)), (0, len(words), "root"))
     ordered = tuple(spans[key] for key in sorted(spans, key=lambda key: (key[0], -key[1])))
-    return ConstituencyTree(tuple(words), tuple(tags or [None] * len(words)), ordered, origin)
+    ends = [(part.word, parts[above].word if above >= 0 else -1) for part, above in zip(parts, heads, strict=True)]
+    arcs = tuple(Arc(*pair, part.relation) for pair, part in zip(ends, parts, strict=True) if pair[0] != pair[1])
+    return ConstituencyTree(tuple(words), tuple(tags or [None] * len(words)), ordered, origin, arcs)
+
+
+def edges_of(tree: ConstituencyTree, gold: Sequence[Arc], heads: Heads) -> set[frozenset[int]]:
+    """The pairs of words that a tree of phrases joins: the head of each phrase, and those of its other children.
+
+    Args:
+        tree: n words; a binary tree joins n - 1 pairs.
+        gold: the dependencies of the same words.
+        heads: which child has the head: the one whose head is highest in the gold tree ("gold"; the first of equals),
+            or the "first" or "last" one.
+    """
+    above = {arc.word: arc.head for arc in reversed(gold)}
+
+    def depth(word: int) -> int:
+        n = 0
+        while (word := above.get(word, -1)) >= 0 and n < len(tree):  # the parts of words may make a circle
+            n += 1
+        return n
+
+    chosen, edges = [0] * len(tree.spans), set()
+    phrases = list(enumerate(tree.children()))
+    for number, children in reversed(phrases):
+        own = [child.start if child.phrase is None else chosen[child.phrase] for child in children]
+        chosen[number] = min(own, key=depth) if heads == "gold" else own[0 if heads == "first" else -1]
+        edges |= {frozenset((word, chosen[number])) for word in own if word != chosen[number]}
+    return edges
 
 
 def verb_frames_of(tags: Sequence[str], parts: Sequence[Dependent], origin: str = "") -> list[str | None]:

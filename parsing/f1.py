@@ -14,6 +14,7 @@ from stack_lm.text.escapes import unescape_word
 
 from .averages import Score, sentence_scores, summarize
 from .conventions import Convention, get_convention
+from .dependencies import edges_of
 from .heads import HEAD_RULES
 from .trees import ConstituencyTree, Span, base_label
 
@@ -84,7 +85,8 @@ class F1Score:
         numbers: the index of each sentence among the given trees, from 0 [n_sentences].
         label_recall: share of the gold phrases of each label found in the predictions, pooled over sentences; the whole
             sentence counts as found; without function tags. Phrases of two words or more, distinct by label and span.
-        label_counts: gold phrases of each label.
+            With `brackets="edges"`, of the gold dependencies of each relation.
+        label_counts: gold phrases of each label, or dependencies.
         crossing: per sentence, predicted brackets that cross a gold bracket [n_sentences].
         tags_right: words whose tags agree.
         n_tags: words of predictions that have tags.
@@ -140,6 +142,8 @@ class F1Score:
 def prepare_gold(tree: Tree | ConstituencyTree, convention: Convention) -> GoldTree:
     """Apply a convention's rules for gold trees: remove punctuation, then binarise."""
     whole = tree if isinstance(tree, ConstituencyTree) else ConstituencyTree.from_nltk(tree)
+    if convention.brackets == "edges" and not whole.arcs:
+        raise InputError(f"convention {convention.name} is for dependency trees (.conllu); {whole.origin} has none")
     tags: Sequence[str | None] = whole.word_tags or (None,) * len(whole.words)
     kept = convention.kept(whole.words, tags)
     counted = [tag not in convention.uncounted_tags for tag in tags]
@@ -234,7 +238,13 @@ class _Tally:
             return
         counts, crossing = (0, 0, 0), 0
         if gold.tree is not None and predicted is not None:
-            if self.rules.brackets == "set":
+            if self.rules.brackets == "edges":
+                relations = {frozenset(arc[:2]): base_label(arc.relation) for arc in gold.tree.arcs if arc.head >= 0}
+                edges = edges_of(predicted, gold.tree.arcs, self.rules.heads)
+                counts = len(relations.keys() & edges), len(edges), len(relations)
+                for edge, relation in relations.items():
+                    self._count_label(relation, edge in edges)
+            elif self.rules.brackets == "set":
                 golden, spans = self._spans(gold.tree), self._spans(predicted)
                 counts = len(golden & spans), len(spans), len(golden)
                 self._count_labels(gold.tree, spans)
@@ -278,9 +288,11 @@ class _Tally:
     def _count_labels(self, gold: ConstituencyTree, predicted: set[tuple[int, int]]) -> None:
         predicted = predicted | {(0, len(gold.words))}
         for label, start, stop in {(base_label(label), a, b) for a, b, label in gold.spans if b - a > 1}:
-            hits = self.hits[label]
-            hits[0] += (start, stop) in predicted
-            hits[1] += 1
+            self._count_label(label, (start, stop) in predicted)
+
+    def _count_label(self, label: str, hit: bool) -> None:
+        self.hits[label][0] += hit
+        self.hits[label][1] += 1
 
     def _count_tags(self, gold: ConstituencyTree, predicted: ConstituencyTree) -> None:
         tags = predicted.word_tags

@@ -36,6 +36,14 @@ class Leaf(NamedTuple):
     n_closing: int
 
 
+class Arc(NamedTuple):
+    """A dependency: a word, its head (-1 for none), and the relation."""
+
+    word: int
+    head: int
+    relation: str
+
+
 class Child(NamedTuple):
     """A child of a phrase: its words [start, stop), its label or tag, and its index in `spans`; None for a word."""
 
@@ -60,12 +68,14 @@ class ConstituencyTree:
         spans: the spans of all phrases, in the order in which their brackets open: a phrase precedes the phrases inside
             it. A preterminal is not a phrase.
         origin: file and line, for messages.
+        arcs: the dependencies, if the phrases are those of a dependency tree.
     """
 
     words: tuple[str, ...]
     tags: tuple[str | None, ...]
     spans: tuple[Span, ...]
     origin: str = field(default="", compare=False)
+    arcs: tuple[Arc, ...] = field(default=(), compare=False)
 
     @classmethod
     def unlabelled(cls, words: Sequence[str], spans: Iterable[tuple[int, int]]) -> ConstituencyTree:
@@ -202,7 +212,7 @@ class ConstituencyTree:
         return children
 
     def keep(self, kept: Sequence[bool]) -> ConstituencyTree:
-        """The tree over some of its words, without phrases that lose all their words.
+        """The tree over some of its words, without phrases that lose all their words; those of lost heads have none.
 
         Args:
             kept: whether each word stays; at least one must.
@@ -215,7 +225,9 @@ class ConstituencyTree:
         )
         words = tuple(word for word, keep in zip(self.words, kept, strict=True) if keep)
         tags = tuple(tag for tag, keep in zip(self.tags, kept, strict=True) if keep)
-        return ConstituencyTree(words, tags, spans, self.origin)
+        new = [place if keep else -1 for place, keep in zip(places, kept, strict=False)] + [-1]  # the last is of -1
+        arcs = tuple(Arc(new[word], new[head], relation) for word, head, relation in self.arcs if kept[word])
+        return ConstituencyTree(words, tags, spans, self.origin, arcs)
 
     @property
     def has_labels(self) -> bool:

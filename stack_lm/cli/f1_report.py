@@ -27,7 +27,7 @@ def describe(score: F1Score) -> dict[str, Any]:
         "at_most_10_words": score.of_lengths(0, 10)._asdict(),
         "at_most_40_words": score.of_lengths(0, 40)._asdict(),
     }
-    if score.convention.brackets == "set":
+    if score.convention.brackets != "multiset":
         return described | {"label_recall": score.label_recall, "label_counts": score.label_counts}
     described["evalb"] = {
         "complete_match": score.complete_match,
@@ -103,6 +103,8 @@ def _rules(convention: Convention, result: dict[str, Any]) -> str:
     }
     if convention.brackets == "multiset":
         rules["labels"] = convention.labels
+    if convention.brackets == "edges":
+        rules["heads"] = convention.heads
     return "; ".join(f"{name}: {value}" for name, value in rules.items())
 
 
@@ -133,7 +135,7 @@ def _details(systems: Sequence[dict[str, Any]]) -> Iterator[PrintedTable]:
         {name.replace("_", " "): value for name, value in system.get("evalb", {}).items() if isinstance(value, float)}
         for system in systems
     ]
-    for title, scores in (("recall of gold phrases by label, in %", labels), ("as EVALB reports", evalb)):
+    for title, scores in (("recall by gold label, in %", labels), ("as EVALB reports", evalb)):
         if columns := list(scores[0])[:SHOWN_LABELS]:
             cells = [[name, *map(of_system.get, columns)] for name, of_system in zip(names, scores, strict=True)]
             yield PrintedTable(title, ["trees", *columns], cells)

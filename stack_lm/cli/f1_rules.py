@@ -17,9 +17,9 @@ from ..parsing.f1 import GoldTree
 from ..parsing.heads import PENN_TAGS
 from ..parsing.trees import base_label
 
-_FIELDS = ("removed", "removed_by", "gold", "whole_sentence", "average", "labels", "min_words", "without_spans")
+_SPANS = ("removed", "removed_by", "gold", "whole_sentence", "average", "labels", "min_words", "without_spans")
 _PUNCTUATION = ("kept", "before", "after")
-RULES = (*_FIELDS, "punctuation", "parameters")
+RULES = (*_SPANS, "heads", "punctuation", "parameters")
 
 
 class Rules(NamedTuple):

@@ -63,7 +63,7 @@ def run_json(run):
     return run_json
 
 
-@pytest.mark.parametrize("convention", CONVENTIONS)
+@pytest.mark.parametrize("convention", [name for name in CONVENTIONS if name != "uuas"])
 def test_the_gold_trees_score_100(run_json, gold, convention):
     changed = ["--rule", "gold=annotated"] if CONVENTIONS[convention].gold != "annotated" else []
     (system,) = run_json(gold, *changed, convention=convention)["systems"]

@@ -1,13 +1,17 @@
 """Dependency trees: their phrases against the yields of all words, and the frames of verbs."""
 
+import dataclasses
+
 import pytest
 from conftest import REAL_DATA, needs_real_data
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stack_lm.core.errors import InputError
-from stack_lm.parsing import read_treebank
-from stack_lm.parsing.dependencies import tree_of_dependencies, verb_frames_of
+from stack_lm.parsing import ConstituencyTree, read_treebank, score_trees
+from stack_lm.parsing.baselines import left_branching, right_branching
+from stack_lm.parsing.conventions import CONVENTIONS
+from stack_lm.parsing.dependencies import edges_of, tree_of_dependencies, verb_frames_of
 from stack_lm.text.conllu import Dependent
 
 
@@ -45,6 +49,35 @@ def test_phrases_are_the_yields_without_gaps(heads):
     assert {span[:2] for span in tree.spans} == expected
     assert len(tree.spans) == len(expected)
     assert str(tree)  # its phrases are nested
+
+
+@given(random_heads())
+def test_the_phrases_of_a_tree_join_each_word_to_its_head(heads):
+    """All but the heads of phrases that have gaps."""
+    tree = tree_of_dependencies([f"w{i}" for i in range(len(heads))], None, parts_of(heads))
+    joined = {frozenset((i, head - 1)) for i, head in enumerate(heads) if head}
+    found = edges_of(tree, tree.arcs, "gold")
+    assert len(found) == len(heads) - 1
+    if len(tree.spans) == sum(head > 0 for head in map(heads.count, range(1, len(heads) + 1))):
+        assert found == joined
+
+
+def test_uuas_by_hand():
+    """The dog sees a cat: the-dog, dog-sees, a-cat and cat-sees; the full stop is removed."""
+    tags = "DET NOUN VERB DET NOUN PUNCT".split()
+    relations = "det nsubj root det obj punct".split()
+    gold = tree_of_dependencies("the dog sees a cat .".split(), tags, parts_of([2, 3, 0, 5, 3, 3], relations))
+    tree = ConstituencyTree.unlabelled(gold.words, [(0, 6), (0, 5), (0, 3), (1, 3), (3, 5)])
+    # ((the (dog sees)) (a cat)): dog-sees, the-sees, a-cat and sees-cat; the last and first words of phrases: others
+    score = score_trees([gold], [tree], "uuas")
+    assert (score.f1, score.counts.tolist()) == (75, [[3, 4, 4]])
+    assert score.label_recall == {"det": 50, "nsubj": 100, "obj": 100}
+    for heads, right, left in (("first", 3, 1), ("last", 2, 3), ("gold", 3, 3)):
+        rules = dataclasses.replace(CONVENTIONS.find("uuas"), heads=heads)
+        for n, make in ((right, right_branching), (left, left_branching)):
+            assert score_trees([gold], [make(gold.words)], rules).counts.tolist() == [[n, 4, 4]]
+    with pytest.raises(InputError, match=r"uuas is for dependency trees \(.conllu\)"):
+        score_trees([tree], [tree], "uuas")
 
 
 def test_words_of_several_parts_are_never_cut():

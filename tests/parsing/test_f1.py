@@ -182,7 +182,10 @@ TREES = st.recursive(
 ).filter(lambda t: len(t.leaves()) > 1)
 
 
-@given(TREES, st.sampled_from(list(CONVENTIONS)))
+OF_PHRASES = st.sampled_from([name for name in CONVENTIONS if name != "uuas"])
+
+
+@given(TREES, OF_PHRASES)
 def test_a_tree_scores_100_against_itself(one, convention):
     rules = get_convention(convention)
     itself = one if rules.gold == "annotated" else prepare_gold(one, rules).tree
@@ -191,7 +194,7 @@ def test_a_tree_scores_100_against_itself(one, convention):
     assert score.f1 == pytest.approx(100 if spans else 0, abs=1e-4)
 
 
-@given(TREES, st.randoms(), st.sampled_from(list(CONVENTIONS)))
+@given(TREES, st.randoms(), OF_PHRASES)
 @settings(max_examples=50)
 def test_precision_and_recall_trade_places_with_the_sides(one, rng, convention):
     rules = replace(get_convention(convention), gold="annotated")

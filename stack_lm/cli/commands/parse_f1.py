@@ -328,6 +328,8 @@ def _baselines(gold: Sequence[GoldTree], convention: Convention, decoder: str) -
                 rng = random.Random(seed)
                 scores.append(score([draw(words, rng, **more) for words in sentences]))
             results[name] = _means(scores)
+        if convention.brackets == "edges":
+            return results
         # Any binarisation has all spans of the gold tree, and no binary tree can have more.
         best = [(item.tree or item.annotated).binarize(last_child) for item in gold]
         results["best binary trees"] = _means(
