@@ -270,6 +270,10 @@ def format_cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
+CARRIAGE_RETURN = re.compile("\r\n?")
+"""A line break in cells of tables that Python's writer leaves without quotation marks."""
+
+
 def write_table(path: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Write a table to a file, with tabs, or in a .csv with commas. Numbers are as `rounded` leaves them; missing
     values are empty.
@@ -282,6 +286,7 @@ def write_table(path: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
         writer.writerow(columns)
         for row in rows:
             cells = ["" if value is None or value != value else value for value in row]
+            cells = [CARRIAGE_RETURN.sub("\n", cell) if isinstance(cell, str) else cell for cell in cells]
             writer.writerow([rounded(cell) if isinstance(cell, float) else cell for cell in cells])
 
 

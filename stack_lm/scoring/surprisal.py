@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from ..core.errors import InputError
-from ..core.messages import check_name
+from ..core.messages import check_name, shortened
 from ..core.trace import Trace
 from ..text.escapes import unescape_word
 from ..text.records import text_columns
@@ -243,7 +243,11 @@ def _contexts_of(frame: pd.DataFrame, context: Hashable | None, texts: Sequence[
     )
     if missing.any():
         raise InputError(f"sentence {int(missing.argmax()) + 1} has no value in the column {context!r}, its context")
-    return frame[context].tolist()
+    values = frame[context].tolist()
+    for number, value in enumerate(values, start=1):
+        if not isinstance(value, Hashable):
+            raise InputError(f"sentence {number}: a context must be a text or a number; got {shortened(value, 60)}")
+    return values
 
 
 def _columns_of(frame: pd.DataFrame, column: Hashable | None) -> tuple[pd.DataFrame, list[Any]]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import re
 from collections.abc import Callable
-from io import StringIO
 from typing import Any
 
 from ..core.errors import InputError
-from ..core.messages import first_line
+from ..core.messages import first_line, shortened
 from ..text.files import check_file
+from ..text.formats import cells_of
 from ..text.plain import read_text
 from .automata import Automaton
 from .base import SplitChanges, Task
@@ -86,8 +85,7 @@ def _of_file(path: str, text: str, make: Callable[[], Task]) -> Task:
 
 
 def _read_automaton(text: str) -> Automaton:
-    rows = [row for row in csv.reader(StringIO(text), delimiter="\t" if "\t" in text else ",") if row]
-    (_, *symbols), *states = [[cell.strip() for cell in row] for row in rows] if rows else [[""]]
+    (_, *symbols), *states = cells_of(text, "\t" if "\t" in text else ",")
     starts, accepting, arcs = [], set(), {}
     for marked, *moves in states:
         name = re.sub(r"^(->)?\s*\*?\s*", "", marked)
@@ -102,7 +100,9 @@ def _read_automaton(text: str) -> Automaton:
     for state, row in arcs.items():
         for symbol, to in row.items():
             if to not in arcs:
-                raise InputError(f"the move of {state!r} for {symbol!r} leads to {to!r}, which is no state with a row")
+                raise InputError(
+                    f"the move of {state!r} for {symbol!r} leads to {shortened(to, 60)!r}, which is no state with a row"
+                )
     return Automaton(starts[0], arcs, accepting, symbols)
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ..core.errors import InputError, OnError, fail
 from ..core.messages import counted, shortened
+from .files import LONGEST_LINE
 
 TRACE = "-NONE-"
 # With brackets after a backslash. A plain group for each character would take gigabytes for a long word.
@@ -117,6 +118,8 @@ def _trees(text: str, source: str, first_line: int) -> Iterator[TreeTokens]:
     depth, position, start = 0, 0, first_line
     for token in TOKENS.finditer(text):
         kind = token.lastindex
+        if token.end() - token.start() > LONGEST_LINE:
+            raise InputError(f"{source}, line {start}: longer than {LONGEST_LINE:,} characters")
         if not depth:
             start += text.count("\n", position, token.start())
             position = token.start()

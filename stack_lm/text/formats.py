@@ -7,7 +7,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -191,14 +191,18 @@ def _read_csv(lines: Lines) -> Iterator[Row]:
 
 
 def _read_tsv(lines: Lines) -> Iterator[Row]:
-    """Many programs write tabs without quotation marks around fields: one in a line with all fields is text."""
+    """Many programs write tabs without quotation marks around fields: one in a line with all fields is text, unless it
+    opens the last of them and the next line is no row.
+    """
     n_tabs = lines.first.count("\t")
 
     def numbered() -> Iterator[tuple[int, str]]:
         is_open = False  # a field on several lines
-        for number, line in lines.numbered:
-            if not is_open and line.count("\t") == n_tabs:
-                yield number, "\t".join(map(_quoted, line.split("\t")))
+        for (number, line), (_, after) in pairwise(chain(lines.numbered, [(0, "")])):
+            *fields, last = line.split("\t")
+            if not is_open and len(fields) == n_tabs:
+                is_open = bool(after and after.count("\t") != n_tabs and last[:1] == '"' and last.count('"') % 2)
+                yield number, "\t".join([*map(_quoted, fields), last if is_open else _quoted(last)])
             else:
                 is_open ^= line.count('"') % 2 == 1
                 yield number, line
@@ -247,6 +251,12 @@ def _read_table(lines: Lines, delimiter: str) -> Iterator[Row]:
         raise InputError(f"{lines.name}, {where}: {hint} ({error})") from error
     if not number:
         raise InputError(f"{lines.name} has a header and no rows")
+
+
+def cells_of(text: str, delimiter: str) -> list[list[str]]:
+    """The cells of a table of symbols, without the white space around them; empty lines are left out."""
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+    return [[cell.strip() for cell in row] for row in csv.reader(text.split("\n"), delimiter=delimiter) if row]
 
 
 def _check_columns(names: Sequence[str], source: str) -> None:

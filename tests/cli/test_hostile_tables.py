@@ -4,6 +4,8 @@ import pytest
 from cli.cases import fails, save_model, write
 from conftest import run, run_json
 
+from stack_lm.text.records import read_records
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
@@ -59,3 +61,48 @@ def test_words_that_nobody_sees(capsys, folder, model):
         assert run(capsys, "parse", model, "--data", "odd.txt", "--output", f"t.{ending}")[0] == 0
     rows = run_json(capsys, "surprisal", model, "--data", "odd.txt", "--figure", "f.pdf")["rows"]
     assert [row["word"] for row in rows if row["sentence"] == 1] == words
+
+
+DEEP = '{"text": "the dog", "id": ' + "[" * 500 + "]" * 500 + "}\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"text": "the dog", "id": [1]}\n', r"sentence 1: a context must be a text or a number; got [1]"),
+        (DEEP, "t.jsonl, line 1: nested more than 200 deep"),
+    ],
+)
+def test_contexts_of_json(capsys, folder, model, content, message):
+    write(folder / "t.jsonl", content)
+    assert refused(capsys, folder, "surprisal", model, "--data", "t.jsonl", "--context", "id") == message
+
+
+def test_carriage_returns(capsys, folder, model):
+    """They end lines of every format; inside a field, which is written to a table, they are line breaks."""
+    for name, text in (("t.csv", "id,text\r1,the dog\r"), ("t.tsv", "id\ttext\r1\tthe dog\r"), ("t.txt", "the dog\r")):
+        (folder / name).write_text(text, newline="")
+        assert run_json(capsys, "perplexity", model, "--data", name)["n_words"] == 2
+    (folder / "group.csv").write_text("\ufeff,e,a\re,e,a\ra,a,e\r", encoding="utf-8", newline="")
+    assert run(capsys, "tasks", "show", "groups/word_problem", "table=group.csv", "-n", 1)[0] == 0
+    write(folder / "t.jsonl", '{"id": "x\\ry", "text": "the dog"}\n')
+    run_json(capsys, "surprisal", model, "--data", "t.jsonl", "--output", "s.csv")
+    assert [record.fields["id"] for record in read_records("s.csv", column="word")] == ["x\ny"] * 2
+
+
+@pytest.mark.parametrize(
+    ("task", "content", "message"),
+    [
+        ("groups/word_problem", b",e,\xe9\ne,e,a\n", "t.csv, line 1: not UTF-8 text"),
+        ("automaton:t.csv", b",a\n->*q," + b"p" * 200_000, "which is no state with a row"),
+    ],
+)
+def test_tables_of_symbols(capsys, folder, task, content, message):
+    (folder / "t.csv").write_bytes(content)
+    options = ["table=t.csv"] if task.startswith("groups") else []
+    assert message in refused(capsys, folder, "tasks", "show", task, *options)
+
+
+def test_one_sentence_has_no_interval(capsys, folder, model):
+    write(folder / "t.txt", "the dog sleeps\n")
+    assert "interval" not in run(capsys, "perplexity", model, "--data", "t.txt")[1]

@@ -61,7 +61,9 @@ def _parsing() -> Iterator[Command]:
             yield _of(f"{command} {{}}/model --data {{}}/{name} --json --keep-going", name)
         yield _of(f"perplexity {{}}/model --data {{}}/{name} --json", name)
     yield _of("strengths {}/model --data {}/words.conllu --items {}/out/i.tsv --json", "words.conllu")
-    yield _of("parse-f1 --convention prpn --data {}/words.conllu {}/model --json", "words.conllu")
+    for convention in ("prpn", "uuas"):
+        yield _of(f"parse-f1 --convention {convention} --data {{}}/words.conllu {{}}/model --json", "words.conllu")
+    yield _of("inspect {}/model - --output {}/out/p.html --json", "line.txt", stdin="line.txt")
     for convention in CONVENTIONS:
         f1 = f"parse-f1 --convention {convention} --data"
         yield _of(f"{f1} {{}}/gold.mrg {{}}/trees.mrg --json", "gold.mrg", "trees.mrg")
@@ -134,6 +136,9 @@ def _training() -> Iterator[Command]:
 
 
 def _tasks() -> Iterator[Command]:
+    yield _of("tasks show groups/word_problem table={}/group.csv -n 1 --json", "group.csv")
+    yield _of("tasks show automaton:{}/automaton.csv -n 1 --split train --json", "automaton.csv")
+    yield _of("tasks show grammar:{}/grammar.txt -n 1 --json", "grammar.txt")
     yield _of("tasks check hao2018/xor {}/strings.csv --json", "strings.csv")
     for name in ("labels.csv", "copies.jsonl"):
         yield _of(f"tasks check {{}}/own/{name} --json", f"own/{name}")

@@ -11,24 +11,28 @@ Example:
 
 from __future__ import annotations
 
+import csv
+import gc
 import hashlib
 import json
 import os
 import random
 import re
 import resource
+import select
 import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -39,6 +43,7 @@ from fuzz.command_lines import OUTPUTS, Command, commands
 from fuzz.inputs import write_inputs, write_runs
 from fuzz.mutations import damage_arguments, damage_file
 
+import stack_lm.cli.commands as stack_lm_commands
 from stack_lm import ModelScorer
 from stack_lm.cli.main import main as stack_lm
 from stack_lm.core.console import positive_int, script_parser
@@ -48,12 +53,15 @@ from stack_lm.core.quiet import quiet_libraries
 LOADED = (
     *("cli.choices", "figures.page", "figures.surprisal", "scoring.number_classifier", "scoring.surprisal"),
     *("training.language_model", "training.classification", "training.trials.run"),
+    *(f"cli.commands.{module.name}" for module in iter_modules(stack_lm_commands.__path__)),
 )
 MEGABYTE = 2**20
 # Of a case: seconds on a processor, and on the clock of a busy machine; memory in use in MB, 400 of which the libraries
 # take, and address space, more than at the start.
 SECONDS, PATIENCE, MEMORY, SPACE = 30, 300, 1500, 6000
 LONGEST_LINE = 1000
+# What messages of Python have, and not ours.
+PYTHONS = re.compile("universal.newline|newline mode")
 
 
 @dataclass
@@ -139,12 +147,11 @@ def run_case(case: Case, program: Callable[[list[str]], int] = stack_lm) -> Outc
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(status)
-    end = time.monotonic() + PATIENCE
-    while (ended := os.wait4(child, os.WNOHANG))[0] == 0:
-        if time.monotonic() > end:
-            os.kill(child, signal.SIGKILL)
-        time.sleep(0.002)
-    _, status, usage = ended
+    waiting = os.pidfd_open(child)
+    if not select.select([waiting], [], [], PATIENCE)[0]:
+        os.kill(child, signal.SIGKILL)
+    os.close(waiting)
+    _, status, usage = os.wait4(child, 0)
     out, err = (Path(name).read_text(errors="replace") for name in names)
     for name in names:
         os.unlink(name)
@@ -195,6 +202,8 @@ def judge(case: Case, outcome: Outcome, before: dict[str, str]) -> str | None:
         return f"status {outcome.status}: {lines[-1] if lines else ''}"
     if outcome.megabytes > MEMORY or "out of memory" in outcome.err:
         return f"too much memory: {outcome.megabytes:.0f} MB"
+    if inside := next((line for line in lines if PYTHONS.search(line)), None):
+        return f"a message of Python's: {inside}"
     if any(len(line) > LONGEST_LINE for line in lines):
         return "a line of error that is too long"
     after = digests(case.folder)
@@ -248,23 +257,32 @@ def _judge_result(case: Case, outcome: Outcome) -> str | None:
 
 
 def _judge_words(case: Case, outcome: Outcome, result: Any) -> str | None:
-    """Compare the words that went in, found by a simpler reader, with those that came out, if no note explains them."""
-    if case.arguments[0] not in ("parse", "surprisal") or re.search("left out|empty|no word", outcome.err):
+    """Compare the words that went in, found by a simpler reader, with those that came out.
+
+    All come out, or a note names what is left out; nothing comes out that did not go in.
+    """
+    options = dict(pairwise(case.arguments))
+    named = case.folder / options.get("--data", "")
+    reader = WORDS_OF.get(named.suffix)
+    if reader is None or not named.is_file() or "runs" in result or options.keys() & {"--segmentation", "--limit"}:
         return None
-    named = [case.folder / path for option, path in pairwise(case.arguments) if option == "--data"]
-    if not named or named[0].suffix not in WORDS_OF or not named[0].is_file() or "runs" in result:
+    given = reader(named.read_text(encoding="utf-8-sig").replace("\ufeff", ""), options.get("--column"))
+    if given is None:
         return None
-    rows = result["parses"] if "parses" in result else result.get("rows", ())
-    if not rows or "model" in rows[0]:
+    less = re.search("left out|empty|no word", outcome.err) is not None
+    name = {"perplexity": "n_all_words", "strengths": "n_words"}.get(case.arguments[0])
+    if name is not None:
+        n, n_given = result[name] + (result["n_unknown"] if name == "n_words" else 0), len(given.split())
+        return None if (n <= n_given if less else n == n_given) else f"other words: {n_given} went in, {n} came out"
+    rows = result.get("parses", result.get("rows", ()))
+    if case.arguments[0] not in ("parse", "surprisal") or not rows or "model" in rows[0]:
         return None
     out = "".join(word for row in rows for word in row.get("words", [row.get("word")]))
-    given = WORDS_OF[named[0].suffix](named[0].read_text(encoding="utf-8").replace("\ufeff", ""))
-    if "".join(out.split()) != "".join(given.split()):
-        return f"other words: {given.split()[:20]} went in, {out[:100]!r} came out"
-    return None
+    same = Counter(out) <= Counter(given) if less else "".join(out.split()) == "".join(given.split())
+    return None if same else f"other words: {given.split()[:20]} went in, {out[:100]!r} came out"
 
 
-def _of_conllu(text: str) -> str:
+def _of_conllu(text: str, column: str | None) -> str:
     """The words of lines, but for the parts of others."""
     words, covered, before = [], 0, ""
     for line in re.split("\r\n?|\n", text):
@@ -279,7 +297,7 @@ def _of_conllu(text: str) -> str:
     return " ".join(words)
 
 
-def _of_trees(text: str) -> str:
+def _of_trees(text: str, column: str | None) -> str:
     """Whatever follows no opening bracket, but for traces."""
     tokens = re.findall(r"[()]|[^\s()]+", re.sub(r"(?m)^\*x\*.*", "", text), re.ASCII)
     triples = zip(["", "", *tokens], ["", *tokens], tokens, strict=False)
@@ -287,7 +305,36 @@ def _of_trees(text: str) -> str:
     return " ".join(leaves)
 
 
-WORDS_OF: dict[str, Callable[[str], str]] = {".txt": str, ".conllu": _of_conllu, ".mrg": _of_trees}
+def _of_rows(rows: Sequence[dict[str, Any]], column: str | None) -> str | None:
+    """The texts of rows; None if it is not clear which column has them."""
+    columns = [column] if column else ["text", "sentence"]
+    chosen = next((name for name in columns if rows and name in rows[0]), None)
+    return None if chosen is None else "\n".join(row.get(chosen) or "" for row in rows)
+
+
+def _of_table(delimiter: str) -> Callable[[str, str | None], str | None]:
+    def read(text: str, column: str | None) -> str | None:
+        text = re.sub("\r\n?", "\n", text).lstrip("\n")
+        if delimiter == "\t" and '"' in text:  # some of which are text
+            return None
+        return _of_rows(list(csv.DictReader(StringIO(text), delimiter=delimiter)), column)
+
+    return read
+
+
+def _of_json_lines(text: str, column: str | None) -> str | None:
+    return _of_rows([json.loads(line) for line in re.split("\r\n?|\n", text) if line.strip()], column)
+
+
+# For each ending, the words of a text of that format in its own order; None if they are not clear.
+WORDS_OF: dict[str, Callable[[str, str | None], str | None]] = {
+    ".txt": lambda text, column: text,
+    ".conllu": _of_conllu,
+    ".mrg": _of_trees,
+    ".csv": _of_table(","),
+    ".tsv": _of_table("\t"),
+    ".jsonl": _of_json_lines,
+}
 
 
 def _refuse(constant: str) -> None:
@@ -332,10 +379,11 @@ def run(seed: int | None, numbers: Sequence[int], folder: Path, keep: bool = Fal
     inputs = folder / "inputs"
     inputs.mkdir()
     write_inputs(inputs)
-    for name in LOADED:
-        import_module(f"stack_lm.{name}")
+    for name in (*(f"stack_lm.{name}" for name in LOADED), "matplotlib.figure", "matplotlib.backends.backend_svg"):
+        import_module(name)
     write_runs(inputs)
     ModelScorer.from_pretrained(str(inputs / "model")).trace([["a"] * 1000])  # loads the compiled scan
+    gc.freeze()  # or each case would copy the memory of these while it collects garbage
     faults: list[str] = []
     ends: Counter[int] = Counter()
     longest = largest = 0.0
@@ -371,7 +419,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--case", type=int, metavar="N", help="run this case alone, and keep and print all of it")
     parser.add_argument("--undamaged", action="store_true", help="run each command once, without damage")
     options = parser.parse_args(arguments)
-    folder = Path(tempfile.mkdtemp(prefix="faults-"))
+    in_memory = Path("/dev/shm")  # each case copies and removes all inputs
+    folder = Path(tempfile.mkdtemp(prefix="faults-", dir=in_memory if in_memory.is_dir() else None))
     alone = options.case is not None
     numbers = [options.case] if alone else range(options.cases)
     if options.undamaged:

@@ -51,6 +51,7 @@ def write_inputs(folder: Path) -> None:
     _write_choices(folder)
     text = "".join(" ".join(sentence.words) + "\n" for sentence in sentences)
     (folder / "words.conllu").write_text("\n".join(map(_conllu, sentences)))
+    (folder / "line.txt").write_text(SENTENCE + "\n")
     (folder / "text.txt").write_text(text + "\nThe dog sees a cat. It sleeps.\n")
     _write_tables(folder, [" ".join(sentence.words) for sentence in sentences])
     _write_own_tasks(folder)
@@ -209,6 +210,9 @@ def _write_choices(folder: Path) -> None:
 
 
 def _write_configurations(folder: Path) -> None:
+    (folder / "group.csv").write_text(",e,a\ne,e,a\na,a,e\n")
+    (folder / "automaton.csv").write_text(",a,b\n->*even,odd,even\nodd,even,odd\n")
+    (folder / "grammar.txt").write_text("S -> 'a' S 'b' | 'a' 'b'\n")
     (folder / "strings.csv").write_text("0 1 1 0,0 1 0 0\n1 1,1 0\n")
     base = {
         "seed": 1,

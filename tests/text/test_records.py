@@ -432,3 +432,6 @@ def test_quotation_marks_in_fields_with_tabs_are_text(tmp_path, ending):
     records = list(read_records(tmp_path / "a.tsv", column="word"))
     assert [record.text for record in records] == ['"Ah', 'well,"', 'a "b" c', 'in "quotes"', "two\nlines"]
     assert [record.fields["zone"] for record in records] == list("12345")
+    cells = [row.split("\t") for row in rows]
+    (tmp_path / "b.tsv").write_text("\n".join(f"{zone}\t{word}" for word, zone in cells) + ending, newline="")
+    assert [record.text for record in read_records(tmp_path / "b.tsv", column="word")] == [r.text for r in records]

@@ -17,7 +17,7 @@ from ...parsing.distances import DEFAULT_DECODER, default_decoder, distances_fro
 from ...parsing.export import tree_record
 from ...parsing.treebank import read_every_tree
 from ...parsing.trees import ConstituencyTree
-from ...text.plain import read_text
+from ...text.plain import read_lines
 from ...training.trials.config import is_task_model
 from ..files import PAGES, check_ending, check_outputs
 from ..models import first_given, open_scorer, shown_words, words_of
@@ -211,7 +211,7 @@ def _text(argument: str | None) -> str:
     """The text of the sentence: the argument, or the line of standard input if that is "-"."""
     if argument != "-":
         return argument or ""
-    lines = [line for line in read_text("-").splitlines() if line.strip()]
+    lines = [line for _, line in read_lines("-")]
     if len(lines) > 1:
         raise InputError(f"a page shows one sentence; standard input has {len(lines):,} lines")
     return "".join(lines)

@@ -142,7 +142,7 @@ def _table_of_runs(
     note = f"{counted(runs[0].n_sentences, 'sentence')}, {counted(runs[0].n_all_words, 'word')}"
     if any(map(_unknown, runs)):
         note += ", some of them unknown, so only models with the same vocabulary are comparable"
-    if len(runs) == 1:
+    if len(runs) == 1 and runs[0].n_sentences > 1:
         bounds = [
             _number(name, bound) for name in ("perplexity", "word_perplexity") for bound in runs[0].intervals[name]
         ]

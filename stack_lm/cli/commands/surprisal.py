@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import __version__
 from ...core.atomic import atomic_file
-from ...core.console import print_note, progress, rounded, with_command
+from ...core.console import CARRIAGE_RETURN, print_note, progress, rounded, with_command
 from ...core.errors import InputError, fail
 from ...core.messages import counted
 from ...figures.figures import check_figure_names, save_figure
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> Report | None:
     _print_notes(records, frame.columns.drop(column), tables, options.end)
     everything = _joined(tables)
     if options.output == "-":
-        everything.to_csv(sys.stdout, index=False, lineterminator="\n")
+        _write_text(sys.stdout, everything, ",")
     elif options.output:
         _write(options.output, everything)
     if options.figure:
@@ -247,7 +247,12 @@ def _write(path: str, table: pd.DataFrame) -> None:
         elif ending == ".jsonl":
             table.to_json(temporary, orient="records", lines=True, force_ascii=False, double_precision=15)
         else:
-            table.to_csv(temporary, index=False, sep="\t" if ending == ".tsv" else ",", lineterminator="\n")
+            _write_text(temporary, table, "\t" if ending == ".tsv" else ",")
+
+
+def _write_text(target: Any, table: pd.DataFrame, separator: str) -> None:
+    table = table.replace(CARRIAGE_RETURN, "\n")
+    table.to_csv(target, index=False, sep=separator, lineterminator="\n")
 
 
 def _write_parquet(path: Path, table: pd.DataFrame) -> None:

@@ -10,9 +10,8 @@ from io import StringIO
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from ...core.atomic import atomic_file
 from ...core.config_files import parse_overrides
-from ...core.console import add_command
+from ...core.console import add_command, write_table
 from ...core.errors import InputError
 from ...core.messages import counted
 from ...tasks import Example, FileTask, Split, Task, make_task, task_names
@@ -174,8 +173,7 @@ def score_file(options: argparse.Namespace) -> Report:
     rows = [[name, *(f"{of[measure]:.4f}" for measure in measures)] for name, of in lines.items()]
     title = f"{source.task}: {len(examples):,} strings of {options.file}"
     if options.output:
-        with atomic_file(options.output) as path, open(path, "w", encoding="utf-8", newline="") as file:
-            csv.writer(file, delimiter="\t" if options.output.endswith(".tsv") else ",").writerows(answers)
+        write_table(options.output, answers[0], answers[1:])
     written = [options.output] * bool(options.output)
     return Report(record | {"written": written}, [PrintedTable(title, ["model", *measures], rows)], written)
 

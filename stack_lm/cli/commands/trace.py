@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.errors import InputError
 from ...core.messages import counted
-from ...text.plain import read_text
+from ...text.plain import read_lines
 from ...training.trials.config import is_task_model
 from ..files import check_ending, check_outputs
 from ..options import option, shared
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> Report:
         raise InputError(f"--split is for models of tasks; {options.model} is none")
     strings = options.strings
     if options.data:
-        strings = [line for line in read_text(options.data).splitlines() if line.strip()]
+        strings = [line for _, line in read_lines(options.data)]
     from ...training.trials.computation import load_task_model
     from ...training.trials.traces import traces, write_traces
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import random
 import re
 from collections.abc import Sequence
@@ -12,6 +11,8 @@ from typing import ClassVar, Literal, NamedTuple
 
 from ...core.errors import InputError
 from ...text.files import check_file
+from ...text.formats import cells_of
+from ...text.plain import read_text
 from ..base import Example, Split, SplitChanges, Task
 from ..registry import register_task
 
@@ -73,8 +74,7 @@ class Group(NamedTuple):
         Raises:
             InputError: for a table that is no group, with the reason.
         """
-        with open(check_file(path), encoding="utf-8", newline="") as file:
-            (_, *names), *rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row] or [[""]]
+        (_, *names), *rows = cells_of(read_text(check_file(path)), ",")
         numbers = {name: number for number, name in enumerate(names)}
         if not names or len(numbers) < len(names) or [row[0] for row in rows] != names or len(names) > _MOST:
             raise InputError(f"{path}: a group's table has one row and one column for each of up to {_MOST} elements")
