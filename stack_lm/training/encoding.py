@@ -27,13 +27,13 @@ from ..core.atomic import atomic_directory
 from ..core.errors import InputError
 from ..text import Sentence
 from ..text.plain import Segmenter
-from ..text.tokenization import Frame, RareWordTags, reopen_tokenizer
+from ..text.tokenization import Frame, RareWordTags, TreebankForms, reopen_tokenizer
 from .children import Workers, environment
 from .compact import TokenArray
 from .text_size import TextSize
 
 # Part of every key: a new number ignores all earlier entries.
-_FORMAT = 5
+_FORMAT = 6
 # Smaller texts are tokenised in a second.
 MIN_BYTES = 2**20
 _TRAIN, _VALIDATION, _SIZE, _TOKENIZER = "train", "validation", "size.json", "tokenizer"
@@ -62,13 +62,13 @@ def encode_sentences(
         min_length: sentences of fewer tokens are left out.
         size: counts the predicted text of these sentences.
     """
-    replace_rare = RareWordTags(tokenizer)
+    adapt, replace_rare = TreebankForms(tokenizer), RareWordTags(tokenizer)
     begin, end = frame
 
     def parts() -> Iterator[list[list[int]]]:
         waiting = iter(sentences)
         while batch := list(islice(waiting, 1000)):
-            texts = [" ".join(replace_rare(words, tags)) for words, tags in batch]
+            texts = [" ".join(replace_rare(adapt(words), tags)) for words, tags in batch]
             framed = [begin + ids + end if ids else [] for ids in tokenize(texts)]
             if size is not None:
                 for (words, _), text, ids in zip(batch, texts, framed, strict=True):

@@ -9,7 +9,7 @@ from conftest import run_json
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from stack_lm import ModelScorer
+from stack_lm import ModelScorer, train_word_tokenizer
 from stack_lm.core.errors import InputError
 from stack_lm.eval import evaluate_perplexity
 from stack_lm.text import Sentence
@@ -227,3 +227,13 @@ def test_sizes_of_text_that_begins_in_the_middle_of_a_word_are_left_out(tmp_path
     assert "bits per byte" not in (tmp_path / "run" / "README.md").read_text().lower()
     command = run_json(capsys, "perplexity", tmp_path / "run", "--data", tmp_path / "text.txt")
     assert command["bits_per_byte"] > 0
+
+
+def test_escapes_of_treebanks_are_read_as_in_scoring():
+    tokenizer = train_word_tokenizer([("a ( b ) 1/2 c".split(), None)])
+    plain, escaped = ("a ( b ) 1/2".split(), "a -LRB- b -RRB- 1\\/2".split())
+    with pytest.warns(UserWarning, match="'-LRB-' is read as '\\('"):
+        ids = list(
+            map(list, encode_sentences(tokenizer, [Sentence(words) for words in (plain, escaped)], 9, Frame([], [])))
+        )
+    assert ids[0] == ids[1] == tokenizer("a ( b ) 1/2", add_special_tokens=False).input_ids
