@@ -54,7 +54,8 @@ def test_the_examples_run():
     alone, behind, _, best_run = examples("memories.md")
     best_run = f"{MEMORY_AND_ACTIONS}{best_run}print('a run of', len(run.moves), 'moves')\n"
     (together,) = examples("experiments.md")
-    printed = run(alone, behind, best_run, examples("transduction.md")[1], together)
+    (library,) = examples("library_models.md")
+    printed = run(alone, behind, best_run, examples("transduction.md")[1], together, library)
     assert "[[1.0000, 0.0000, 0.0000],\n        [0.0000, 0.5000, 0.0000]]" in printed
     assert "[[0.5000, 0.0000, 0.0000],\n        [0.0000, 0.0000, 0.0000]]" in printed
     assert "{'total_strength': tensor([0.0000, 0.5000, 0.5000])}" in printed
@@ -106,7 +107,7 @@ def test_the_examples_of_networks_print_what_the_page_says():
 @pytest.mark.slow
 def test_the_page_of_surprisal_is_reproduced(tmp_path):
     page = (DOCS / "surprisal.md").read_text()
-    (commands,) = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    commands, *_ = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     (expected,) = re.findall(r"^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     (tmp_path / "models").symlink_to(DOCS.parent / "models")
     commands = commands.replace("stack-lm ", f"{sys.executable} -m stack_lm.cli.main ")
@@ -194,6 +195,26 @@ def hook(name):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_a_picture_is_a_figure_with_a_caption_and_a_readable_width():
+    look = hook("look")
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="results/trees.md"))
+    alone = '<p><img alt="Two trees" src="../figures/parses.svg" /></p>'
+    width, legible = look.widths(DOCS / "figures" / "parses.svg")
+    assert 0 < legible < width
+    shown = look.on_page_content(alone, page)
+    assert "<figcaption>Two trees</figcaption>" in shown
+    assert f"width: {width}px; --legible: {legible}px" in shown
+    assert look.on_page_content(alone.replace("</p>", " beside</p>"), page).startswith("<p>")
+    for path in (DOCS / "figures").glob("*.png"):
+        assert 100 < look.widths(path)[1] < 1000, path.name
+
+
+def test_the_page_that_cites_lists_the_papers(pages):
+    listed = pages.papers()
+    assert listed.count("\n- ") == (DOCS.parent / "CITATION.cff").read_text().count("  - type:") > 10
+    assert "- William Merrill, " in listed
 
 
 @pytest.fixture(scope="module")
