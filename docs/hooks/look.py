@@ -1,4 +1,4 @@
-"""The look of the site: figures with captions and readable widths, and tabs of navigation on smaller windows.
+"""The look of the site: figures with captions and readable widths, whole options, tabs on smaller windows.
 
 mkdocs calls the functions that begin with `on_`.
 """
@@ -17,16 +17,18 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).parents[1]
 IMAGE = re.compile(r'<p><img alt="([^"]+)" src="([^":]+)" /></p>')
+CODE, OPTION = re.compile(r"<code>([^<]+)</code>"), re.compile(r"(?<![\w-])--?[a-z][\w-]*")
 # The width, in em of 16 pixels, from which the theme shows tabs and the side bar, and the one from which we do.
 THEME, OURS = "76.25em", "70em"
 BELOW_THEME, BELOW_OURS = "76.234375em", "69.984375em"
 # Pixels for an inch of a plot: its size on a wide screen, and the smallest at which its text can be read.
-COMFORTABLE, LEGIBLE = 100, 72
+COMFORTABLE, LEGIBLE = 100, 62
 LEGIBLE_SVG = 0.65  # of its own size
 
 
 def on_page_content(html: str, page: Page, **_: Any) -> str:
-    """Turn a picture that stands alone into a figure, whose caption is its description."""
+    """Turn a picture that stands alone into a figure, whose caption is its description; keep options in one line."""
+    html = CODE.sub(lambda code: OPTION.sub(r'<span class="option">\g<0></span>', code[0]), html)
     return IMAGE.sub(lambda image: _figure(image, posixpath.dirname(page.file.src_uri)), html)
 
 
