@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -40,11 +41,23 @@ def reason_of(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
+def make_directories(path: Path) -> None:
+    """Make a directory, and those above it.
+
+    Raises:
+        OSError: if it cannot be made, also because there would be too many.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except RecursionError as error:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(path)) from error
+
+
 def _make_directory(path: Path) -> list[Path]:
     """Make a directory, and those above it; returns those that were missing, the innermost first."""
     missing = [parent for parent in (path, *path.parents) if not parent.exists()]
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_directories(path)
     except OSError as error:
         raise InputError(f"cannot make the directory {path}: {error.strerror}") from error
     return missing

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..core.console import runs_command
+from ..core.console import print_note, runs_command
 from ..core.errors import InputError
 from ..core.messages import shortened
 from ..core.quiet import without_progress_bars
@@ -57,7 +58,7 @@ def load_pretrained(
         config = AutoConfig.from_pretrained(path, **options)
         auto_class = classes.get(config.model_type, auto_class)
         _check_config(auto_class, path, config)
-        with _output_as_errors():
+        with _output_as_notes():
             tokenizer = AutoTokenizer.from_pretrained(path, **options)
         with without_progress_bars():
             model, report = auto_class.from_pretrained(
@@ -75,8 +76,8 @@ def load_pretrained(
 
 
 @contextmanager
-def _output_as_errors() -> Iterator[None]:
-    """In a command, redirect the output of compiled code to standard error: tokenizers prints notes, not in JSON.
+def _output_as_notes() -> Iterator[None]:
+    """In a command, print the output of compiled code as notes: tokenizers prints some, of any length and not in JSON.
 
     Elsewhere the process and its output belong to others, whose threads may print meanwhile.
     """
@@ -88,13 +89,16 @@ def _output_as_errors() -> Iterator[None]:
     except OSError:  # a service that has closed it: nothing printed would arrive
         yield
         return
-    try:
-        with suppress(OSError):
-            os.dup2(2, 1)
-        yield
-    finally:
-        os.dup2(output, 1)
-        os.close(output)
+    with TemporaryFile() as notes:
+        try:
+            os.dup2(notes.fileno(), 1)
+            yield
+        finally:
+            os.dup2(output, 1)
+            os.close(output)
+            notes.seek(0)
+            for note in dict.fromkeys(notes.read().decode(errors="replace").splitlines()):
+                print_note(shortened(note, 200))
 
 
 def find_device(name: str | None = None) -> str:

@@ -25,7 +25,7 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from safetensors import SafetensorError
 
-from ..core.atomic import reason_of
+from ..core.atomic import make_directories, reason_of
 from ..core.checks import build, is_number
 from ..core.config_files import CONFIG_FILE, METRICS_FILE, dump_yaml, read_yaml
 from ..core.console import print_note
@@ -255,7 +255,7 @@ class RunDirectory:
 
     def _begin(self) -> None:
         with writing(f"in output_dir {self.path}"):
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_directories(self.path)
             if not self._lock.held:
                 self._lock.acquire()
                 if self._find_checkpoint()[0] != self.checkpoint:

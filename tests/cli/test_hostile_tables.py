@@ -106,3 +106,10 @@ def test_tables_of_symbols(capsys, folder, task, content, message):
 def test_one_sentence_has_no_interval(capsys, folder, model):
     write(folder / "t.txt", "the dog sleeps\n")
     assert "interval" not in run(capsys, "perplexity", model, "--data", "t.txt")[1]
+
+
+def test_too_many_directories(capsys, folder):
+    write(folder / "t.txt", "the dog sleeps\n" * 9)
+    message = refused(capsys, folder, "train", "lm", "data.source=t.txt", f"output_dir={'t/' * 1500}run")
+    assert message.startswith("cannot write in output_dir t/t/")
+    assert message.endswith("File name too long")

@@ -260,7 +260,7 @@ class Table(Overrides):
     """
 
     title: str
-    columns: list
+    columns: list[str]
     rows: list[Row]
     measures: list
     percent: bool = True

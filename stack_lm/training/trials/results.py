@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ...core.atomic import atomic_file, reason_of, write_text
+from ...core.atomic import atomic_file, make_directories, reason_of, write_text
 from ...core.config_files import dump_yaml, read_yaml
 from ...core.errors import InputError
 from ...core.messages import similar_path
@@ -140,7 +140,7 @@ class ResultsDirectory(Trials):
         """
         lock = RunLock(self.path)
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_directories(self.path)
             lock.acquire()
         except OSError as error:
             raise InputError(f"cannot write in output_dir {self.path}: {reason_of(error)}") from error
