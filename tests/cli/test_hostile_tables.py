@@ -113,3 +113,9 @@ def test_too_many_directories(capsys, folder):
     message = refused(capsys, folder, "train", "lm", "data.source=t.txt", f"output_dir={'t/' * 1500}run")
     assert message.startswith("cannot write in output_dir t/t/")
     assert message.endswith("File name too long")
+
+
+def test_too_many_seeds(capsys, folder):
+    write(folder / "t.csv", "string,label\na b,x\nb a,y\n" * 3)
+    message = refused(capsys, folder, "train", "task", "suzgun2019/lstm", "t.csv", "--seeds", 10**12)
+    assert message == "seeds must be at most 100,000; got 1,000,000,000,000"
