@@ -24,7 +24,16 @@ from ..core.errors import InputError
 from ..core.messages import counted, shortened
 from ..text.plain import json_object, json_record, read_text
 from ..text.tokenization import reopen_tokenizer, sentence_frame
-from .evaluations import decimals_of, first_of, format_score, merged, name_of_held_out, of_training, without_directories
+from .evaluations import (
+    convention_of,
+    decimals_of,
+    first_of,
+    format_score,
+    merged,
+    name_of_held_out,
+    of_training,
+    without_directories,
+)
 
 CARD = "README.md"
 _TEMPLATE = Path(__file__).with_name("card.md")
@@ -128,7 +137,7 @@ def methods(directory: Path) -> str:
             sentences.append(" ".join(match[1].split()).replace(", made with stack-lm", "").replace(start, ours, 1))
     for result in data.eval_results or []:
         if result.metric_type == "perplexity" and result.metric_name in ("perplexity", "word perplexity"):
-            value = f"{result.metric_value:.2f} ({_arguments(result, 'convention')})"
+            value = f"{result.metric_value:.2f} ({convention_of(result)})"
             sentences.append(f"Its {result.metric_name} on {result.dataset_name} is {value}.")
     sentences.append(
         "Surprisal is the negative logarithm of a word's probability given the words before it in its sentence, summed "
@@ -200,7 +209,9 @@ def _make_card(
         auto_class=auto_class,
         continuous=_is_continuous(training),
         scores=[_row(result) for result in scores],
-        commands=list(dict.fromkeys(filter(None, (_arguments(result, "command") for result in scores)))),
+        conventions=dict.fromkeys(
+            f"{each.metric_name}: {convention_of(each)}" for each in scores if convention_of(each)
+        ),
         license=data.license,
         versions=_versions(),
         training=training,
@@ -250,12 +261,10 @@ def _arguments(result: EvalResult, name: str) -> Any:
 def _row(result: EvalResult) -> list[str]:
     """The cells of a score in the table of a card."""
     cells = (
-        result.task_name,
-        result.dataset_name,
+        f"{result.task_name}, {result.dataset_name}",
         result.metric_name,
         format_score(result.metric_value, decimals_of(result.metric_name or "")),
         " to ".join(f"{bound:.2f}" for bound in _arguments(result, "interval_95")),
-        _arguments(result, "convention"),
     )
     return [str(cell).replace("|", "\\|") for cell in cells]
 

@@ -191,12 +191,18 @@ def _result(
     )
 
 
+def convention_of(result: EvalResult) -> str:
+    """How a score was counted: as its arguments say, or, of a perplexity, by its name."""
+    convention = (result.metric_args or {}).get("convention")
+    return str(convention or _PERPLEXITY.get(str(result.metric_name).replace(" ", "_"), ("", "", ""))[2])
+
+
 def _perplexities(scores: Mapping[str, Any], counts: Mapping[str, Any], data: str, command: str) -> list[EvalResult]:
     results = []
-    for key, (metric, counted, convention) in _PERPLEXITY.items():
+    for key, (metric, counted, _) in _PERPLEXITY.items():
         # Earlier versions lack bits_per_byte; sentences of one word, inner_perplexity.
         if (value := scores.get(key)) is not None:
-            about = {"convention": convention, counted.rpartition("_")[2]: counts[counted]}
+            about = {counted.rpartition("_")[2]: counts[counted]}
             bounds = (scores.get("intervals") or {}).get(key, [None])
             about["interval_95"] = None if None in bounds else _rounded(bounds)  # of one sentence there is none
             results.append(_result(_MODELLING, data, metric, value, key.replace("_", " "), command, **about))

@@ -61,7 +61,7 @@ def test_training_writes_a_card(trained):
     inner = found[held_out, "inner perplexity"]
     assert inner.metric_value == pytest.approx(result["eval_inner_perplexity"], abs=1e-4)
     assert inner.metric_args["tokens"] == result["eval_inner_tokens"]
-    assert "without ends of sentences" in inner.metric_args["convention"]
+    assert "\n- inner perplexity: per token after the first word" in card.text
     text = card.text
     parameters = sum(p.numel() for p in StackRNNForCausalLM.from_pretrained(directory).parameters())
     for part in (
@@ -108,7 +108,8 @@ def test_results_of_commands(capsys, model, treebank):
     assert entry.metric_value == pytest.approx(f1["f1"], abs=1e-4)
     low, high = entry.metric_args["interval_95"]
     assert low < entry.metric_value < high
-    assert f"| {low:.2f} to {high:.2f} | prpn |" in card.text
+    score = f"- {entry.metric_name}: {entry.metric_value:.2f} ({low:.2f} to {high:.2f})\n"
+    assert f"\n\nUnsupervised parsing, {treebank.name}:\n\n{score}" in card.text
     assert str(model.parent) not in card.content
     # Later ones take the place of earlier ones; the rest stays, the licence too.
     paths[1].write_text(json.dumps(agreement | {"accuracy": 12.5}))
