@@ -34,7 +34,8 @@ default is a dash, the memory or another field decides. `model.model_type` selec
 COMMANDS = """# Commands
 
 Every command has `--help`, and `--json` prints one JSON object on standard output. The exit status is 0, 2 for wrong
-input, 1 where the machine refuses (a full disk, no memory left) and 130 after an interruption.
+input, 1 where the machine refuses (a full disk, no memory left) and 130 after an interruption. `eval "$(stack-lm
+--print-completion bash)"` completes commands, options, models and presets at Tab (also zsh, fish, powershell).
 """
 # The words of `Check.allowed`, as the tables have them.
 SHORT = {
