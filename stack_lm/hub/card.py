@@ -281,7 +281,8 @@ def _memories(config: Mapping[str, Any]) -> list[str]:
         return []
     if "layers" not in config:
         return [str(config.get("memory", "none"))]
-    names = dict.fromkeys(str(layer["memory"]) for layer in config["layers"] if layer != "attention")
+    of_layers = (layer for layer in config["layers"] if "memory" in layer)  # no attention, nor layers of one's own
+    names = dict.fromkeys(str(layer["memory"]) for layer in of_layers)
     return [name for name in names if name != "none"] or ["none"]
 
 

@@ -334,6 +334,13 @@ def test_nobody_elses_card_is_replaced(capsys, model, tmp_path):
         write_card(tmp_path)
 
 
+def test_a_model_with_a_layer_from_elsewhere(tmp_path):
+    layers = [{"module": "transformers.models.mamba.modeling_mamba.MambaMixer", "settings": {"state_size": 2}}, "stack"]
+    config = stack_lm.StackTransformerConfig(vocab_size=9, hidden_size=8, num_attention_heads=2, layers=layers)
+    stack_lm.StackTransformerForCausalLM(config).save_pretrained(tmp_path)
+    assert "stack" in of(write_card(tmp_path).parent).text
+
+
 def test_the_model_that_a_run_began_with(model):
     """It is the `base_model` of the hub, unless it is a directory here."""
     config = yaml.safe_load((model / "training_config.yaml").read_text())

@@ -70,6 +70,35 @@ def mean(loss):
     return loss / 2
 
 
+def zero(stage, rank, batches, one, expected):
+    # The same with DeepSpeed, of whose checkpoint one process loads the weights.
+    import deepspeed
+    from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+    def start(model):
+        options = {"train_micro_batch_size_per_gpu": 2, "zero_allow_untested_optimizer": True}
+        optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+        return deepspeed.initialize(
+            model=model, optimizer=optimizer, config=options | {"zero_optimization": {"stage": stage}}
+        )[0]
+    engine, losses = start(make()), []
+    for batch in batches[:, 2 * rank : 2 * rank + 2]:
+        loss = engine(batch, labels=batch).loss
+        engine.backward(loss)
+        engine.step()
+        losses.append(mean(loss.detach().clone()))
+    torch.testing.assert_close(torch.stack(losses), expected, rtol=1e-5, atol=1e-6, msg=f"ZeRO {stage}")
+    folder = f"{sys.argv[2]}/{stage}"
+    engine.save_checkpoint(folder)
+    alone, again = make(), make()
+    alone.load_state_dict(get_fp32_state_dict_from_zero_checkpoint(folder), strict=False)
+    for (name, value), other in zip(one.named_parameters(), alone.parameters()):
+        torch.testing.assert_close(other, value, rtol=1e-3, atol=1e-5, msg=f"ZeRO {stage}, {name}")
+    again.load_state_dict(one.state_dict())
+    part = batches[0, 2 * rank : 2 * rank + 2]
+    loss = mean(start(again)(part, labels=part).loss.detach())
+    torch.testing.assert_close(loss, one(batches[0], labels=batches[0]).loss.detach(), rtol=1e-5, atol=1e-6)
+
+
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 batches = torch.randint(1, 23, (10, 4, 7), generator=torch.Generator().manual_seed(1))
@@ -80,7 +109,9 @@ accelerator = SimpleNamespace(
     autocast=nullcontext, reduce=lambda tensor, reduction: tensor,
 )
 validated = evaluate_loss(one, [[1, 2, 3, 4], [5, 6, 7]], accelerator).nats
-for kind in ("fsdp2", "fsdp2 by layer", "fsdp1", "ddp"):
+for stage in (1, 2, 3) if sys.argv[2:] else ():
+    zero(stage, rank, batches, one, expected)
+for kind in ("fsdp2", "fsdp2 by layer", "fsdp1", "ddp") if not sys.argv[2:] else ():
     model = wrapped(kind, make())
     losses = train(model, batches[:, 2 * rank : 2 * rank + 2], mean)
     torch.testing.assert_close(losses, expected, rtol=1e-5, atol=1e-6, msg=kind)
@@ -106,12 +137,18 @@ print("equal")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("network", ["rnn", "deep", "transformer"])
-def test_two_processes_train_as_one(network, tmp_path):
-    """Ten updates with the compiled scan; checkpoints of each load in the other; FSDP by layer as well."""
+@pytest.mark.parametrize("library", ["torch", "deepspeed"])
+def test_two_processes_train_as_one(network, library, tmp_path):
+    """Ten updates with the compiled scan; checkpoints of each load in the other; FSDP by layer; ZeRO 1 to 3."""
+    pytest.importorskip(library, reason="DS_BUILD_OPS=0 pip install --no-build-isolation deepspeed wheel")
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
     done = subprocess.run(
-        [*command, network], env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=400
+        [*command, network, *([str(tmp_path)] if library == "deepspeed" else [])],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=400,
     )
     assert done.stdout.count("equal") == 2, done.stderr[-3000:]
