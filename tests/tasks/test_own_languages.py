@@ -7,6 +7,7 @@ from itertools import pairwise, product
 from math import exp, fsum
 
 import pytest
+import regex
 
 from stack_lm.core.errors import InputError
 from stack_lm.tasks import expressions, make_task
@@ -51,25 +52,38 @@ def is_member(form, string):
     return bool(re.fullmatch(FORMS[form], string))
 
 
+def is_prefix(form, string):
+    """Whether a member begins with the string."""
+    if form == "grammar":
+        return bool(re.fullmatch("a*b*", string))
+    return bool(regex.fullmatch(FORMS[form], string, partial=True))
+
+
+def others(symbols, members):
+    """Some strings that are not members."""
+    rng = random.Random(0)
+    drawn = ["".join(rng.choices(symbols, k=rng.randint(0, LONGEST))) for _ in range(200)]
+    return [string for string in drawn if string not in members]
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_language_against_all_strings(tmp_path, form):
     name = files(tmp_path, form)
     task = make_task(name)
     symbols = "".join(task.symbols)
     assert symbols in ("ab", "a")
-    longest = 8 if name.startswith("grammar") else LONGEST  # Earley's algorithm is slow
-    strings = [s for n in range(longest + 1) for s in map("".join, product("ab", repeat=n))]
-    members = {string for string in strings if is_member(form, string)}
-    assert {string for string in strings if set(string) <= set(symbols) and task.accepts(string)} == members
-    shorter = {string for string in strings if 2 * len(string) < longest and set(string) <= set(symbols)}
-    for string in random.Random(0).sample(sorted(shorter), min(60, len(shorter))):
-        sets = task.next_symbols(string)
-        for end in range(len(string) + 1):
-            wanted = {after for after in symbols if any(m.startswith(string[:end] + after) for m in members)}
-            assert sets[end] == wanted | ({END} if string[:end] in members else set()), (string, end)
+    members = {s for n in range(LONGEST + 1) for s in map("".join, product("ab", repeat=n)) if is_member(form, s)}
+    found, prefixes = set(), [""]
+    for prefix in prefixes:  # it grows by all symbols that may follow
+        after = task.next_symbols(prefix)[-1]
+        assert after - {END} == {symbol for symbol in symbols if is_prefix(form, prefix + symbol)}, prefix
+        found |= {prefix} if END in after else set()
+        prefixes += [prefix + symbol for symbol in after - {END} if len(prefix) < LONGEST]
+    assert found == members
+    assert not any(map(task.accepts, others(symbols, members)))
     lengths = sorted({len(member) for member in members})
-    assert task.lengths(longest) == lengths
-    total = fsum(exp(task.log_probability(member, longest)) for member in members)
+    assert task.lengths(LONGEST) == lengths
+    total = fsum(exp(task.log_probability(member, LONGEST)) for member in members)
     assert total == pytest.approx(1)
     drawn = Counter("".join(task.positive(random.Random(i), 6)) for i in range(600))
     for member in (member for member in members if len(member) <= 6):
