@@ -164,12 +164,6 @@ for _convention in (
         labels="compared",
         min_words=1,
     ),
-    Convention(
-        "uuas",
-        "undirected dependencies, Klein and Manning 2004",
-        removed="punctuation",
-        average="corpus",
-        brackets="edges",
-    ),
+    Convention("uuas", "Klein and Manning 2004", removed="punctuation", average="corpus", brackets="edges"),
 ):
     register_convention(_convention)
