@@ -42,24 +42,36 @@ class Example(NamedTuple):
         """The number of edits that turned a member of a language into this non-member; None if unknown."""
         return None
 
+    @property
+    def following(self) -> Sequence[frozenset[int]]:
+        """If known, the symbols that may follow each prefix in the language of this example alone."""
+        return ()
 
-class EditedExample(Example):
-    """A string with its number of edits.
+
+class AnnotatedExample(Example):
+    """An example with what is known of its language.
 
     Args:
         source, target, mask: see `Example`.
         edits: the number of edits that turned a member into it, or the fewest that turn it into a member; None if
             unknown.
+        following: see `Example.following`.
     """
 
     _edits: int | None
+    _following: Sequence[frozenset[int]]
 
     def __new__(
-        cls, source: tuple[int, ...], target: tuple[Target, ...], mask: tuple[bool, ...], edits: int | None
-    ) -> EditedExample:
-        """Make an equal example that has its edits."""
+        cls,
+        source: tuple[int, ...],
+        target: tuple[Target, ...],
+        mask: tuple[bool, ...],
+        edits: int | None = None,
+        following: Sequence[frozenset[int]] = (),
+    ) -> AnnotatedExample:
+        """Make an equal example that has its annotations."""
         made = super().__new__(cls, source, target, mask)
-        made._edits = edits
+        made._edits, made._following = edits, following
         return made
 
     @property
@@ -67,11 +79,16 @@ class EditedExample(Example):
         """See `Example.edits`."""
         return self._edits
 
-    def __getnewargs__(self) -> tuple[Any, ...]:
-        return (*self, self._edits)
+    @property
+    def following(self) -> Sequence[frozenset[int]]:
+        """See `Example.following`."""
+        return self._following
 
-    def _replace(self, **changes: Any) -> EditedExample:
-        return EditedExample(**(self._asdict() | changes), edits=self._edits)
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return (*self, self._edits, self._following)
+
+    def _replace(self, **changes: Any) -> AnnotatedExample:
+        return AnnotatedExample(**(self._asdict() | changes), edits=self._edits, following=self._following)
 
 
 @dataclass(frozen=True)
@@ -113,6 +130,7 @@ class Task(ABC):
         distinct: whether all sources of a split differ.
         online: whether the paper trains on a stream of new examples, as from `stream`, and not on a fixed set. The
             number of training examples is then that between two evaluations.
+        any_continuation: whether an answer is right if it is one of `continuations`, not only if it is the target.
         digest: a digest of the content of the task's files, if any.
         further_scores: further scores of the task, in addition to those of its kind.
         step_reduction: for a "per_step" task whose loss is a sum over steps: the "mean" or the "sum" over the scored
@@ -128,6 +146,7 @@ class Task(ABC):
     unit: ClassVar[str] = "length"
     distinct: ClassVar[bool] = False
     online: ClassVar[bool] = False
+    any_continuation: ClassVar[bool] = False
     digest: str = ""
     further_scores: ClassVar[tuple[str, ...]] = ()
     step_reduction: ClassVar[Literal["mean", "sum"] | None] = None

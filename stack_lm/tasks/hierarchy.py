@@ -13,6 +13,7 @@ LEVELS = (REGULAR, DETERMINISTIC, CONTEXT_FREE, CONTEXT_SENSITIVE)
 _TASKS = {
     REGULAR: {
         "brackets": "dyck_km",
+        "akyurek2024": "regbench",
         "groups": "s3 s5 a5 z60 word_problem",
         "deletang2023": "even_pairs modular_arithmetic_simple parity_check cycle_navigation",
         "flare": "even_pairs repeat_01 parity cycle_navigation modular_arithmetic_simple dyck_2_3 first",

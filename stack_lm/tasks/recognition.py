@@ -14,7 +14,7 @@ from math import inf
 from typing import ClassVar
 
 from ..core.errors import InputError
-from .base import EditedExample, Example, Split, SplitChanges, Task
+from .base import AnnotatedExample, Example, Split, SplitChanges, Task
 
 String = tuple[str, ...]
 Symbols = frozenset[str]
@@ -174,7 +174,7 @@ class RecognitionTask(Continued, Task):
 
     def _labelled(self, string: String, label: int, edits: int | None = None) -> Example:
         source = (len(self.symbols), *map(self.symbols.index, string))
-        return EditedExample(source, (label,), (True,), edits)
+        return AnnotatedExample(source, (label,), (True,), edits)
 
     def split(self, name: str, seed: int) -> list[Example]:
         """See `Task.split`; no string of `test_short_held_out` is in training or validation.

@@ -12,7 +12,7 @@ import pytest
 from stack_lm.core.checks import Count
 from stack_lm.core.errors import InputError
 from stack_lm.tasks import Example, Language, Split, Task, make_task, register_task, registry, task_names
-from stack_lm.tasks.base import EditedExample
+from stack_lm.tasks.base import AnnotatedExample
 
 
 class Copy(Task):
@@ -87,7 +87,7 @@ def test_a_seed_keeps_its_data(name):
 
 
 def test_an_edited_example_keeps_its_edits():
-    example = EditedExample((0, 1), (1,), (True,), edits=3)
+    example = AnnotatedExample((0, 1), (1,), (True,), edits=3)
     assert example == Example((0, 1), (1,), (True,))
     for made in (copy.copy(example), copy.deepcopy(example), pickle.loads(pickle.dumps(example))):
         assert (made, made.edits) == (example, 3)

@@ -21,7 +21,7 @@ HEADS = "auxiliary_heads"
 
 def has_continuations(task: Task) -> bool:
     """Return True for a language to recognise that says which symbols may follow a prefix."""
-    return type(task).continuations is not Task.continuations
+    return task.kind == "classification" and type(task).continuations is not Task.continuations
 
 
 def add_heads(model: Any, losses: Collection[str], task: Task) -> None:

@@ -128,7 +128,7 @@ class Encoding:
 
         Args:
             examples: examples of the task.
-            continuations: whether to find the symbols that may follow prefixes.
+            continuations: whether to find the symbols that may follow prefixes; scores that need them have them anyway.
 
         Raises:
             InputError: if there are no examples.
@@ -143,6 +143,7 @@ class Encoding:
                 f"strings of {self.task} differ in length, and it has no null symbol {NULL!r} to fill them"
             )
         scored = padded(masks, False)
+        continuations |= self.task.any_continuation
         trained = padded([self.kind.trained(*pair) for pair in zip(examples, rows, strict=True)], False)
         sizes = torch.tensor([self._size(example.source) for example in examples])
         return Encoded(

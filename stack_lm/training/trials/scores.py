@@ -47,7 +47,7 @@ def score(model: Any, encoding: Encoding, examples: Encoded, seed: int = 0) -> d
             for part in examples.steps.argsort(stable=True).split(max(1, _BATCH // int(examples.steps.max()))):
                 rows = examples.rows(part, trim=not encoding.buffered)
                 logits = run(model, rows.inputs.to(model.device), rows.labels.shape[1], encoding).cpu()
-                right = _right(decide(model, logits, encoding), logits, rows)
+                right = _right(decide(model, logits, encoding), logits, rows, encoding.task.any_continuation)
                 answers += _answers(logits, rows, right, surprisals="nats" in encoding.kind.scores)
                 if encoding.task.kind == "per_step":
                     at_steps[:, : right.shape[1]] += torch.stack((right & rows.scored, rows.scored)).sum(1)
@@ -134,10 +134,13 @@ def decide(model: Any, logits: Tensor, encoding: Encoding) -> Tensor:
     return members
 
 
-def _right(outputs: Tensor, logits: Tensor, rows: Encoded) -> Tensor:
+def _right(outputs: Tensor, logits: Tensor, rows: Encoded, any_continuation: bool) -> Tensor:
     """The mask of right outputs, [B, T]."""
-    same = outputs == rows.labels
-    right = same.all(-1) if same.dim() == 3 else same
+    if any_continuation:
+        right = rows.continuations.gather(-1, outputs.unsqueeze(-1)).squeeze(-1)
+    else:
+        same = outputs == rows.labels
+        right = same.all(-1) if same.dim() == 3 else same
     # A network whose weights have become NaN gets nothing right.
     return right & logits.isfinite().all(-1)
 
