@@ -75,7 +75,8 @@ def zero(stage, rank, batches, one, expected):
     import deepspeed
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
     def start(model):
-        options = {"train_micro_batch_size_per_gpu": 2, "zero_allow_untested_optimizer": True}
+        # DeepSpeed clips gradients to a norm of 1 unless told otherwise.
+        options = {"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 1e9, "zero_allow_untested_optimizer": True}
         optimizer = torch.optim.Adam(model.parameters(), 1e-2)
         return deepspeed.initialize(
             model=model, optimizer=optimizer, config=options | {"zero_optimization": {"stage": stage}}
