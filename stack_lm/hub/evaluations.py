@@ -192,7 +192,7 @@ def _result(
 
 
 def convention_of(result: EvalResult) -> str:
-    """How a score was counted: as its arguments say, or, of a perplexity, by its name."""
+    """The convention of counting behind a score: that of its arguments, or, for a perplexity, of its name."""
     convention = (result.metric_args or {}).get("convention")
     return str(convention or _PERPLEXITY.get(str(result.metric_name).replace(" ", "_"), ("", "", ""))[2])
 
