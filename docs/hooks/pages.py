@@ -31,7 +31,12 @@ PAGES = TOP | {
     "README.md": "index.md",
     "models/README.md": "models.md",
     "stack_lm/cli/main.py": "commands.md",
+    "stack_lm/memory/base.py": "reference/stack_lm.memory.md",
+    "stack_lm/models/configuration_buffered.py": "model-configuration.md",
+    "stack_lm/models/configuration_deep.py": "model-configuration.md",
+    "stack_lm/models/configuration_transformer.py": "model-configuration.md",
     "stack_lm/models/configuration_stack_rnn.py": "model-configuration.md",
+    "stack_lm/tasks/files.py": "reference/stack_lm.tasks.md",
     "stack_lm/training/trials/config.py": "configuration.md",
     "stack_lm/training/config.py": "configuration.md",
 }

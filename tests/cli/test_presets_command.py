@@ -1,10 +1,9 @@
-"""`stack-lm presets`: its list, the files it writes, and the page that documents it."""
+"""`stack-lm presets`: its list, and the files it writes."""
 
 import re
 import subprocess
 import sys
 from importlib.resources import files
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,6 @@ from conftest import run, run_json, thinned
 
 from stack_lm.cli.commands.presets import count_parameters
 from stack_lm.core.config_files import preset_names, preset_path, read_config, read_yaml, table_names
-
-DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_list(capsys):
@@ -80,18 +77,3 @@ def test_a_table_can_be_shown(capsys):
     assert (shown["rows"], shown["config"]) == (len(shown["config"]["rows"]), read_yaml(path))
     status, _, err = run(capsys, "presets", "show", "linear")
     assert (status, "no preset 'linear'; did you mean 'hao2018/" in err) == (2, True)
-
-
-def expand(text):
-    """The names that braces stand for, as in a shell."""
-    parts = [part.split(",") for part in re.split(r"[{}]", text)]
-    return {"".join(choice) for choice in product(*parts)}
-
-
-def test_the_page_names_every_preset():
-    """docs/presets.md and the list are in step."""
-    table = [line for line in (DOCS / "presets.md").read_text().splitlines() if line.startswith("| ")]
-    cells = [line.split("|")[3] for line in table[1:]]
-    named = set().union(*(expand(name) for cell in cells for name in re.findall(r"`([^`]*/[^`]*)`", cell)))
-    d6 = {f"{name}_d6" for name in named if name.startswith("suzgun2019/")}  # "each also with `_d6`"
-    assert named | d6 == set(preset_names())

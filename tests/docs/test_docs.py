@@ -20,20 +20,12 @@ import stack_lm
 from stack_lm import StackRNNConfig
 from stack_lm.cli.main import COMMANDS
 from stack_lm.core.checks import checks_of
+from stack_lm.core.config_files import preset_names, table_names
 from stack_lm.memory import stack_weights
+from stack_lm.tasks import task_names
 from stack_lm.training.config import ClassificationConfig, RunConfig
 
 DOCS = Path(__file__).parents[2] / "docs"
-
-
-# The names that an example of docs/memories.md takes as given.
-MEMORY_AND_ACTIONS = """
-import torch
-from stack_lm.memory import NondeterministicStack
-
-memory = NondeterministicStack(2, 3)
-actions = memory.action_type(*(torch.randn(1, 4, *action.shape) for action in memory.actions))
-"""
 
 
 def examples(name):
@@ -51,23 +43,24 @@ def run(*codes):
 
 @pytest.mark.slow
 def test_the_examples_run():
-    alone, behind, _, best_run = examples("memories.md")
-    best_run = f"{MEMORY_AND_ACTIONS}{best_run}print('a run of', len(run.moves), 'moves')\n"
+    alone, behind, best_run = examples("memories.md")
+    best_run += "print('a run of', len(run.moves), 'moves')\n"
     (together,) = examples("experiments.md")
     (library,) = examples("library_models.md")
-    printed = run(alone, behind, best_run, examples("transduction.md")[1], together, library)
+    printed = run(alone, behind, best_run, together, library)
     assert "[[1.0000, 0.0000, 0.0000],\n        [0.0000, 0.5000, 0.0000]]" in printed
     assert "[[0.5000, 0.0000, 0.0000],\n        [0.0000, 0.0000, 0.0000]]" in printed
     assert "{'total_strength': tensor([0.0000, 0.5000, 0.5000])}" in printed
     assert "a run of 4 moves" in printed
-    for size in ("[2, 5, 16]", "[2, 5]", "[3, 9, 12]", "[3, 11]"):
+    for size in ("[2, 5, 16]", "[2, 5]"):
         assert f"torch.Size({size})" in printed
 
 
 @pytest.mark.slow
-def test_the_first_example_of_memories_learns(tmp_path):
-    first = examples("memories.md")[2].replace("reversal.png", str(tmp_path / "reversal.png"))
-    accuracies = [float(line.split()[1]) for line in run(first).splitlines()]
+def test_the_stack_layer_learns_reversal(tmp_path):
+    program = (DOCS.parent / "examples" / "reversal.py").read_text()
+    program = program.replace("reversal.png", str(tmp_path / "reversal.png"))
+    accuracies = [float(line.split()[1]) for line in run(program).splitlines()]
     assert len(accuracies) == 4
     assert min(accuracies[:2]) > 99
     assert (tmp_path / "reversal.png").stat().st_size > 1_000
@@ -82,10 +75,10 @@ def test_the_page_of_the_design_shows_the_stack_as_attention():
 @pytest.mark.slow
 def test_the_examples_of_tasks_print_what_the_page_says():
     printed = run(*examples("tasks.md"))
-    assert "1000 ['source', 'target', 'mask']" in printed
-    expected = re.findall(r"^```text\n(.*?)^```", (DOCS / "tasks.md").read_text(), re.DOTALL | re.MULTILINE)
-    assert len(expected) == 2
-    assert printed.endswith("".join(expected))
+    (expected,) = re.findall(r"^```text\n(.*?)^```", (DOCS / "tasks.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert f"\n1000\n{expected}" in printed
+    for size in ("[3, 9, 12]", "[3, 11]"):
+        assert f"torch.Size({size})" in printed
 
 
 @pytest.mark.slow
@@ -96,9 +89,9 @@ def test_the_examples_of_transformers_print_what_the_page_says():
 
 @pytest.mark.slow
 def test_the_examples_of_networks_print_what_the_page_says():
-    tagger, *others = examples("networks.md")
-    _, *expected = re.findall(r"^```text\n(.*?)^```", (DOCS / "networks.md").read_text(), re.DOTALL | re.MULTILINE)
-    assert run(*others) == "".join(expected)
+    expected = re.findall(r"^```text\n(.*?)^```", (DOCS / "networks.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert run(*examples("networks.md")) == "".join(expected)
+    tagger = (DOCS.parent / "examples" / "tagger.py").read_text()
     printed = dict(line.split() for line in run(tagger).splitlines())
     assert list(printed) == ["LSTM", "StackRNN"]
     assert all(float(accuracy) > 0.95 for accuracy in printed.values())
@@ -123,7 +116,7 @@ def test_the_page_of_surprisal_is_reproduced(tmp_path):
 
 @pytest.mark.slow
 def test_the_transduction_example_learns():
-    first, longer = run(examples("transduction.md")[0]).splitlines()
+    first, longer = run((DOCS.parent / "examples" / "transduction.py").read_text()).splitlines()
     for line, least in ((first, 0.95), (longer, 0.5)):
         assert float(re.search(r"exact_match=([\d.]+)", line)[1]) >= least
 
@@ -251,6 +244,14 @@ def test_the_pages_of_settings_have_every_key_with_its_meaning():
     for command in COMMANDS:
         assert f"\n## stack-lm {command}\n" in made["commands.md"]
     assert "\n### stack-lm train task\n" in made["commands.md"]
+
+
+def test_the_lists_have_every_task_and_every_preset():
+    made = hook("lists").on_page_markdown("<!-- stack-lm tasks -->\n<!-- stack-lm presets -->\n")
+    listed = re.findall(r"`([\w/]+/\w+)`", made)
+    assert sorted(listed) == sorted([*task_names(), *preset_names(), *table_names()])
+    assert "| `hao2018/xor`, `hao2018/delayed_xor` | per_step | length | 800 of 12 | 100 of 12 | 1,000 of 24 |" in made
+    assert "| `dusell2024/transformer_stack` | formal languages | 2 × attention, stack, 2 × attention | 41" in made
 
 
 def test_the_reference_has_every_public_name(pages):
