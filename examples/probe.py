@@ -1,7 +1,7 @@
 """A probe: how much of the depth of brackets is linear in the hidden states? Needs `pip install scikit-learn`.
 
-stack-lm train task suzgun2019/stack_rnn_softmax suzgun2019/dyck2 --seeds 1
-stack-lm trace runs/suzgun2019-stack_rnn_softmax-suzgun2019-dyck2/models/1/0 --split test --limit 1000 --output traces.npz
+stack-lm train task suzgun2019/stack_rnn_softmax suzgun2019/dyck2 --seeds 1 output_dir=runs/dyck2
+stack-lm trace runs/dyck2/models/1/0 --split test --limit 1000 --output traces.npz
 python examples/probe.py
 """
 

@@ -56,8 +56,8 @@ def test_layers_and_the_readings_entry():
     comparison.check(cell, length=4, batch_size=2)
 
 
-def test_the_script_of_the_page_on_kernels(capsys):
-    (script,) = examples("kernels.md")
+def test_the_script_of_the_page_on_architecture(capsys):
+    (script,) = (code for code in examples("architecture.md") if "materialize_grads" in code)
     exec(script, {})
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [name for name, _ in lines][:2] == ["loss", "inputs"]
