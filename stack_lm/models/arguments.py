@@ -14,15 +14,14 @@ from transformers.utils import TransformersKwargs
 from ..core.labels import IGNORED
 from ..kernels.plain import forward_override
 from ..memory.base import numbers_hidden
+from .packing import OF_PACKED_ROWS, starts_again
 
-# They mark the borders of texts within a row, across which these models would read on.
-_OF_PACKED_ROWS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx"}
 # transformers' own programs pass these to every model; a recurrent network does not use them.
 _WITHOUT_EFFECT = {
     *TransformersKwargs.__annotations__,
     *("cache_position", "position_ids", "token_type_ids", "use_cache"),
     *("tokenizer", "assistant_tokenizer"),  # of `generate`, for its stop strings
-} - _OF_PACKED_ROWS
+} - OF_PACKED_ROWS
 
 
 def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = ()) -> None:
@@ -38,12 +37,7 @@ def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = ()) -> N
             it is not known.
     """
     known = list(known)
-    packed = any(arguments.get(name) is not None for name in _OF_PACKED_ROWS)
-    if packed or _starts_again(arguments.get("position_ids")):
-        raise ValueError(
-            "this batch packs several texts into one row, without padding, and the model would read on from one to the "
-            "next; give each text its own row, with an attention_mask"
-        )
+    refuse_packed({name: value for name, value in arguments.items() if name not in known})
     if arguments.get("output_attentions") and "output_attentions" not in known:
         raise ValueError("these models do not return attention weights: output_attentions must be False")
     for name, value in arguments.items():
@@ -52,14 +46,18 @@ def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = ()) -> N
             raise TypeError(f"the model's call has no argument {name!r}, which is {shorten(repr(value), 40)}{others}")
 
 
-def _starts_again(positions: Any) -> bool:
-    """True if positions [B, T] rise from 0 and start again, as those of packed texts do, but not those of padding."""
-    if not isinstance(positions, Tensor) or positions.dim() != 2 or positions.shape[1] < 2:
-        return False
-    if torch.compiler.is_compiling() or positions.device.type == "meta":
-        return False
-    falls = (positions[:, 1:] < positions[:, :-1]).any(dim=1)
-    return bool((falls & (positions[:, 0] == 0)).any())
+def refuse_packed(arguments: Mapping[str, Any]) -> None:
+    """Reject packed rows.
+
+    Raises:
+        ValueError: for arguments of packed rows, and position_ids that start again in a row.
+    """
+    packed = any(arguments.get(name) is not None for name in OF_PACKED_ROWS)
+    if packed or starts_again(arguments.get("position_ids")):
+        raise ValueError(
+            "this batch packs several texts into one row, without padding, which this model does not take apart; give "
+            "each text its own row, with an attention_mask"
+        )
 
 
 def token_mask(attention_mask: Tensor | None) -> Tensor | None:

@@ -13,7 +13,7 @@ from transformers.utils import can_return_tuple
 
 from ..core.labels import IGNORED
 from ..nn.controlled import Actions
-from .arguments import check_shape, token_mask
+from .arguments import check_shape, refuse_packed, token_mask
 from .cache import CacheOutput, MemoryCache
 from .modeling_stack_rnn import (
     HeadArguments,
@@ -115,6 +115,10 @@ class StackRNNForSequenceClassification(_Head):
     Args:
         config: sizes, controller, memory and controls; `num_labels`.
     """
+
+    def run_model(self, arguments: HeadArguments, **inputs: Any) -> tuple[StackRNNModelOutput, dict[str, Any]]:
+        refuse_packed(arguments)  # there is one answer for a row
+        return super().run_model(arguments, **inputs)
 
     def _mask(self, input_ids: Tensor | None, attention_mask: Tensor | None) -> Tensor | None:
         if attention_mask is None and input_ids is not None and self.config.pad_token_id is not None:

@@ -25,6 +25,7 @@ from .modeling_stack_rnn import (
     StackRNNModelOutput,
     StackRNNPreTrainedModel,
 )
+from .packing import keep_apart
 
 logger = logging.get_logger(__name__)
 
@@ -116,6 +117,7 @@ class LayeredModel(StackRNNPreTrainedModel):
 
     @can_return_tuple
     @merge_with_config_defaults
+    @keep_apart
     def forward(
         self,
         input_ids: Tensor | None = None,

@@ -24,6 +24,7 @@ from .cache import CacheOutput, MemoryCache, MemoryGenerationMixin
 from .configuration_stack_rnn import ModelConfig, StackRNNConfig
 from .loss import causal_lm_loss
 from .modeling_base import MemoryPreTrainedModel
+from .packing import inside_texts, keep_apart
 
 Output = TypeVar("Output", bound=ModelOutput)
 
@@ -59,7 +60,8 @@ class ModelArguments(TypedDict, total=False):
     """The arguments that a model with a head passes on: see `StackRNNModel.forward`.
 
     Attributes:
-        position_ids: positions [B, T] for a stack transformer, in place of the numbers of its tokens.
+        position_ids: positions [B, T] for a stack transformer, in place of the numbers of its tokens; in packed rows,
+            where texts begin, as with `cu_seqlens` and those after it.
         output_attentions: of a stack transformer with `attn_implementation="eager"`, return the weights of each layer
             of self-attention.
     """
@@ -69,6 +71,12 @@ class ModelArguments(TypedDict, total=False):
     output_hidden_states: bool | None
     output_attentions: bool | None
     output_actions: bool
+    cu_seqlens: Tensor | list[int] | None
+    cu_seq_lens_q: Tensor | list[int] | None
+    cu_seq_lens_k: Tensor | list[int] | None
+    max_length_q: int | None
+    max_length_k: int | None
+    seq_idx: Tensor | None
 
 
 class HeadArguments(ModelArguments, total=False):
@@ -245,6 +253,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
 
     @can_return_tuple
     @merge_with_config_defaults
+    @keep_apart
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -268,6 +277,9 @@ class StackRNNModel(StackRNNPreTrainedModel):
             use_cache: return the state. A given state is always updated and returned.
             output_hidden_states: return the embeddings and every layer's outputs.
             output_actions: return the actions on the memory.
+            **kwargs: borders of packed rows, by which each text is read apart, from an empty memory, at the cost of
+                padding to the longest: `position_ids` [B, T] that start again at 0, `cu_seqlens` [N + 1] of one row, or
+                `seq_idx` [B, T]. There is then no cache. What transformers passes to every model has no effect.
 
         Raises:
             ValueError: unless exactly one of input_ids and inputs_embeds is given, and for shapes that do not fit.
@@ -407,7 +419,8 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
                 of_loss["shift_labels"] = whole_numbers(shifted, shape)
             elif labels is not None:
                 labels = whole_numbers(labels, shape)
-        labels, of_loss = prepare_labels(labels, attention_mask, of_loss)
+        inside = inside_texts(kwargs, attention_mask, (hidden.shape[0], hidden.shape[1]))
+        labels, of_loss = prepare_labels(labels, inside, of_loss)
         needed = why_logits(has_labels, logits_to_keep, own_loss, self.lm_head)
         if skip_logits and needed:
             raise ValueError(f"skip_logits=True cannot be used: {needed}")

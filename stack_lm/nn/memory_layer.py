@@ -16,6 +16,7 @@ from ..memory.fields import Size
 from ..memory.settings import complete_settings, layer_defaults, settings_of
 from .controlled import Actions, ControlledMemory, Scan, blank, check_mask
 from .operator import describe, operator_obstacle, register_layer, run_as_operator
+from .packing import Texts, starts_of
 
 
 @register_layer
@@ -88,6 +89,7 @@ class MemoryLayer(ControlledMemory):
         mask: Tensor | None = None,
         *,
         output_actions: bool = False,
+        cu_seqlens: Tensor | None = None,
     ) -> tuple[Tensor, MemoryState, Actions]:
         """Run the memory over given vectors h_1 .. h_T.
 
@@ -96,6 +98,8 @@ class MemoryLayer(ControlledMemory):
             state: initial state; None: an empty memory.
             mask: [B, T] bool, False at padding. A padded step leaves the whole state unchanged; its reading is zeros.
             output_actions: return the actions.
+            cu_seqlens: [N + 1], for a row of N texts (B = 1): 0 and the end of each, as flash attention has them. Each
+                text begins with an empty memory; the last state is that of the N texts.
 
         Returns:
             The readings [B, T, R], the last state, and the actions [B, T, ...], empty unless requested.
@@ -106,6 +110,14 @@ class MemoryLayer(ControlledMemory):
         """
         if hidden.dim() != 3 or hidden.shape[1] == 0 or hidden.shape[2] != self.input_size:
             raise ValueError(f"hidden must be [B, T, {self.input_size}] with T of at least 1; got {list(hidden.shape)}")
+        if cu_seqlens is not None:
+            if state is not None:
+                raise ValueError("with cu_seqlens each text begins with an empty memory: state must be None")
+            batch = (hidden.shape[0], hidden.shape[1])
+            texts = Texts.from_starts(starts_of(cu_seqlens, batch, hidden.device))
+            rows, masked = texts.apart(hidden), texts.mask_with(mask)
+            readings, state, actions = self(rows, None, masked, output_actions=output_actions)
+            return texts.together(readings), state, Actions({n: texts.together(each) for n, each in actions.items()})
         self.check_type("hidden", hidden)
         batch_size, length = hidden.shape[:2]
         state = self.begin(state, hidden, mask)

@@ -71,6 +71,7 @@ class StackAttention(nn.Module):
         mask: Tensor | None = None,
         *,
         output_actions: bool = False,
+        cu_seqlens: Tensor | None = None,
     ) -> tuple[Tensor, MemoryState, Actions]:
         """Run a sequence x_1 .. x_T.
 
@@ -79,6 +80,7 @@ class StackAttention(nn.Module):
             state: initial state; None: an empty memory.
             mask: [B, T] bool, False at padding, which leaves the memory unchanged; the output there is zeros.
             output_actions: return the actions.
+            cu_seqlens: the ends of the texts of a packed row; see `MemoryLayer.forward`.
 
         Returns:
             The outputs [B, T, d], the last state, and the actions [B, T, ...], empty unless requested.
@@ -86,5 +88,5 @@ class StackAttention(nn.Module):
         Raises:
             ValueError: as `MemoryLayer.forward`.
         """
-        readings, state, actions = self.stack(hidden, state, mask, output_actions=output_actions)
+        readings, state, actions = self.stack(hidden, state, mask, output_actions=output_actions, cu_seqlens=cu_seqlens)
         return self.output(readings), state, actions

@@ -186,22 +186,20 @@ def test_what_is_refused():
 
 
 @pytest.mark.parametrize("layers", [None, ["attention", "stack"]])
-def test_packed_rows_are_refused(layers):
+def test_positions_of_other_programs(layers):
+    """Of a later part of a text, and of left padding in both forms of transformers; only self-attention uses them."""
     if layers is None:
         model = make_lm()
     else:
         config = StackTransformerConfig(vocab_size=50, hidden_size=8, num_attention_heads=2, layers=layers)
         model = StackTransformerForCausalLM(config).eval()
     tokens, alone = ids(1, 5), torch.arange(5)[None]
-    packed = torch.tensor([[0, 1, 2, 0, 1]])
-    for arguments in ({"position_ids": packed}, {"cu_seq_lens_q": torch.tensor([0, 3, 5])}, {"seq_idx": packed}):
-        with pytest.raises(ValueError, match="several texts into one row, without padding"):
-            model(tokens, **arguments)
     expected = model(tokens).logits
     torch.testing.assert_close(model(tokens, position_ids=alone).logits, expected)
-    # Of a later part of a text, and of left padding in both forms of transformers: only self-attention has positions.
     for positions in (alone + 3, torch.tensor([[1, 1, 0, 1, 2]]), torch.tensor([[0, 0, 0, 1, 2]])):
         assert torch.equal(model(tokens, position_ids=positions).logits, expected) == (layers is None)
+    with pytest.raises(ValueError, match="not used by the model"):
+        model.generate(tokens, max_new_tokens=2, cu_seqlens=torch.tensor([0, 3, 5]))
 
 
 def test_stop_strings():

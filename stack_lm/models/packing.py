@@ -1,0 +1,115 @@
+"""Packed rows in models: the arguments that mark the borders of texts, and calls that keep the texts apart."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor
+
+from ..nn.packing import Texts, starts_of
+
+# Cumulative lengths, by the names of flash-linear-attention and of transformers' collator; the latter come in pairs.
+_LENGTHS = ("cu_seqlens", "cu_seq_lens_q", "cu_seq_lens_k")
+# They mark the borders of texts within a row; `position_ids` do too, if they start again.
+OF_PACKED_ROWS = frozenset({*_LENGTHS, "max_length_q", "max_length_k", "seq_idx"})
+
+
+def starts_of_texts(arguments: Mapping[str, Any], shape: tuple[int, int], device: torch.device) -> Tensor | None:
+    """Where the texts of packed rows begin [B, T], bool; None if the rows are not packed.
+
+    Args:
+        arguments: those of a model's call, of which `cu_seqlens` (or `cu_seq_lens_q` and `_k`), `seq_idx` [B, T] and
+            `position_ids` [B, T] that start again at 0, as `DataCollatorWithFlattening` of transformers writes them,
+            mark borders.
+        shape: (B, T).
+        device: the device of the result.
+
+    Raises:
+        ValueError: for borders that do not fit the rows or one another.
+    """
+    found: dict[str, Tensor] = {}
+    for name in _LENGTHS:
+        if arguments.get(name) is not None:
+            found[name] = starts_of(arguments[name], shape, device, name)
+    numbers: Tensor | None = arguments.get("seq_idx")
+    positions: Any = arguments.get("position_ids")
+    if numbers is not None:
+        if tuple(numbers.shape) != shape:
+            raise ValueError(f"seq_idx must be {list(shape)}; got {list(numbers.shape)}")
+        found["seq_idx"] = torch.cat((torch.ones_like(numbers[:, :1]), torch.diff(numbers, dim=1)), dim=1) != 0
+    if starts_again(positions):
+        if tuple(positions.shape) != shape:
+            raise ValueError(f"position_ids must be {list(shape)}; got {list(positions.shape)}")
+        wrong = (positions[:, 1:] != 0) & (positions[:, 1:] != positions[:, :-1] + 1)
+        if bool(wrong.any()):
+            row, step = wrong.nonzero()[0].tolist()
+            before, after = positions[row, step : step + 2].tolist()
+            raise ValueError(
+                "position_ids of packed rows must rise by one and start again at 0; "
+                f"got {after} after {before} in row {row}"
+            )
+        found["position_ids"] = positions == 0
+    for name, starts in found.items():
+        first, expected = next(iter(found.items()))
+        if not torch.equal(starts.to(device), expected.to(device)):
+            raise ValueError(f"{first} and {name} mark different borders")
+    return next(iter(found.values()), None)
+
+
+def starts_again(positions: Any) -> bool:
+    """True if positions [B, T] rise from 0 and start again, as those of packed texts do, but not those of padding."""
+    if not isinstance(positions, Tensor) or positions.dim() != 2 or positions.shape[1] < 2:
+        return False
+    if torch.compiler.is_compiling() or positions.device.type == "meta":
+        return False
+    falls = (positions[:, 1:] < positions[:, :-1]).any(dim=1)
+    return bool((falls & (positions[:, 0] == 0)).any())
+
+
+def inside_texts(arguments: Mapping[str, Any], mask: Tensor | None, shape: tuple[int, int]) -> Tensor | None:
+    """The mask of a call [B, T], zero also at the last token of each text, which predicts nothing of the next one."""
+    device = next((each.device for each in arguments.values() if isinstance(each, Tensor)), torch.device("cpu"))
+    starts = starts_of_texts(arguments, shape, device)
+    if starts is None:
+        return mask
+    inside = torch.cat((~starts[:, 1:], torch.ones_like(starts[:, :1])), dim=1)
+    return inside.long() if mask is None else inside.to(mask.device) * mask
+
+
+def keep_apart(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a model's forward take packed rows: each text is a row of the batch that it sees."""
+
+    @functools.wraps(forward)
+    def wrapped(
+        self: Any, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        if not (
+            starts_again(kwargs.get("position_ids")) or any(kwargs.get(name) is not None for name in OF_PACKED_ROWS)
+        ):
+            return forward(self, input_ids, attention_mask, *args, **kwargs)
+        embeds: Tensor | None = kwargs.pop("inputs_embeds", None)
+        values = embeds if input_ids is None else input_ids
+        if args or values is None:
+            raise ValueError("packed rows need input_ids or inputs_embeds, and the other arguments by name")
+        shape = (values.shape[0], values.shape[1])
+        starts = starts_of_texts(kwargs, shape, values.device)
+        if starts is None:
+            raise ValueError("max_length_q and max_length_k do not say where texts begin: give cu_seq_lens_q")
+        if kwargs.get("cache") is not None or kwargs.get("output_attentions"):
+            raise ValueError("texts of a packed row begin afresh and are of different lengths: no cache, no attentions")
+        if attention_mask is not None and attention_mask.shape != shape:
+            raise ValueError(f"attention_mask of packed rows must be {list(shape)}; got {list(attention_mask.shape)}")
+        texts = Texts.from_starts(starts)
+        own = {name: value for name, value in kwargs.items() if name not in OF_PACKED_ROWS}
+        own |= {"use_cache": False, "position_ids": None}
+        if embeds is not None:
+            own["inputs_embeds"] = texts.apart(embeds)
+        ids = None if input_ids is None else texts.apart(input_ids)
+        outputs = forward(self, ids, texts.mask_with(attention_mask).long(), **own)
+        return pytree.tree_map(texts.together, outputs)
+
+    return wrapped

@@ -1,0 +1,82 @@
+"""Packed rows: several texts one after another in one row, without padding, and where each begins.
+
+Memories and recurrent cells must start afresh at each border. A packed row is therefore taken apart into a padded batch
+with a row for each text, and the results are put together again: exact in every layer, at the cost of that batch's
+padding.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+
+class Texts(NamedTuple):
+    """The N texts of packed rows [B, T], the longest of which has L tokens.
+
+    Attributes:
+        place: the number of each token in the rows, flattened [N, L]; anything at padding.
+        mask: [N, L] bool, False at padding.
+        shape: (B, T).
+    """
+
+    place: Tensor
+    mask: Tensor
+    shape: tuple[int, int]
+
+    @classmethod
+    def from_starts(cls, starts: Tensor) -> Self:
+        """The texts that begin where `starts` [B, T] is True, and at the beginning of each row."""
+        flat = starts.clone()
+        flat[:, 0] = True
+        first = flat.flatten().nonzero().squeeze(1)
+        lengths = torch.diff(first, append=first.new_tensor([starts.numel()]))
+        steps = torch.arange(int(lengths.max()), device=starts.device)
+        mask = steps < lengths.unsqueeze(1)
+        return cls((first.unsqueeze(1) + steps).clamp(max=starts.numel() - 1), mask, (starts.shape[0], starts.shape[1]))
+
+    def apart(self, values: Tensor) -> Tensor:
+        """From rows [B, T, ...] to texts [N, L, ...]."""
+        return values.flatten(0, 1)[self.place]
+
+    def together(self, values: Tensor) -> Tensor:
+        """From texts [N, L, ...] to rows [B, T, ...]."""
+        return values[self.mask].unflatten(0, self.shape)
+
+    def mask_with(self, mask: Tensor | None) -> Tensor:
+        """The mask of the texts [N, L], with padding of the rows [B, T]."""
+        return self.mask if mask is None else self.mask & self.apart(mask).bool()
+
+
+def starts_of(borders: Any, shape: tuple[int, int], device: torch.device, name: str = "cu_seqlens") -> Tensor:
+    """Where texts begin [1, T], bool, from the cumulative lengths of the texts of one row, as flash attention has them.
+
+    Args:
+        borders: integers, 0 first and T last, ascending.
+        shape: (B, T); B must be 1.
+        device: the device of the result.
+        name: the argument, for messages.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    found = torch.as_tensor(borders)
+    if found.dim() != 1 or found.numel() < 2 or found.is_floating_point() or found.dtype == torch.bool:
+        given = f"{found.dtype} {list(found.shape)}"
+        raise ValueError(f"{name} must be integers [N + 1]: 0, and the end of each text; got {given}")
+    if shape[0] != 1:
+        raise ValueError(f"{name} is of one packed row; got a batch of {shape[0]}")
+    ends = found.tolist()
+    if ends[0] != 0 or ends[-1] != shape[1]:
+        raise ValueError(
+            f"{name} must begin with 0 and end with the row's length, {shape[1]}; got {ends[0]} and {ends[-1]}"
+        )
+    for one, other in pairwise(ends):
+        if other <= one:
+            raise ValueError(f"{name} must ascend, a token or more for each text; got {other} after {one}")
+    starts = torch.zeros(shape, dtype=torch.bool, device=device)
+    starts[0, found[:-1].to(device)] = True
+    return starts
