@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,9 @@ def with_tables(markdown: str, folder: Path) -> str:
     def table(link: re.Match[str]) -> str:
         title, name, part = link.groups()
         path = folder / name
-        return printed(path, part, title) if path.suffix == ".yaml" else rows_of(path, part, f"[{title}]({name})")
+        if path.suffix == ".yaml":
+            return printed(path, part, title, folder)
+        return rows_of(path, part, f"[{title}]({name})")
 
     return LINK.sub(table, markdown)
 
@@ -72,8 +75,8 @@ def _value(name: str, text: str) -> str:
     return f"`{text}`" if name == "command" else text
 
 
-def printed(path: Path, part: str | None, title: str) -> str:
-    """What `stack-lm results` prints for an entry, its titles in bold.
+def printed(path: Path, part: str | None, title: str, folder: Path) -> str:
+    """What `stack-lm results` prints for an entry, its titles in bold; that of a single file leads to it from `folder`.
 
     Raises:
         ValueError: if the file has no such entry, or the command fails.
@@ -89,7 +92,9 @@ def printed(path: Path, part: str | None, title: str) -> str:
         words += ["--column", f"{head}={pattern}"]
     words += [f"--{flag}" for flag in ("summary", "matrix") if entry.get(flag)]
     words += ["--rows", entry["rows"]] if "rows" in entry else []
-    words += ["--title", title] if "trials" not in entry["files"][0] else []
+    if "trials" not in entry["files"][0]:
+        data = os.path.relpath(DOCS.parent / entry["files"][0], folder)
+        words += ["--title", title if len(entry["files"]) > 1 else f"[{title}]({data})"]
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main(words)
