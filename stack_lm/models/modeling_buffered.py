@@ -48,8 +48,8 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
     pushes y_t = W_y o_t + b_y to the output buffer with strength o_t. After the last step the output is read off the
     output buffer, one element's worth at a time. i_t and o_t are emitted from the controller's output, like the
     memory's actions, so the network decides at each step how much it reads and writes. Once the input has been popped,
-    x_t is zero. With both strengths fixed to 1 and one step per symbol, this is the network without buffers. Outputs are
-    not fed back, so there is no `generate`.
+    x_t is zero. With both strengths fixed to 1 and one step per symbol, this is the network without buffers. Outputs
+    are not fed back, so there is no `generate`.
 
     NOTE: the vectors in the output buffer are logits, as in the paper. A position that mixes elements therefore mixes
         logits, and a position without any output predicts all symbols equally.

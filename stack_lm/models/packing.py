@@ -19,7 +19,7 @@ OF_PACKED_ROWS = frozenset({*_LENGTHS, "max_length_q", "max_length_k", "seq_idx"
 
 
 def starts_of_texts(arguments: Mapping[str, Any], shape: tuple[int, int], device: torch.device) -> Tensor | None:
-    """Where the texts of packed rows begin [B, T], bool; None if the rows are not packed.
+    """Find where the texts of packed rows begin [B, T], bool; None if the rows are not packed.
 
     Args:
         arguments: those of a model's call, of which `cu_seqlens` (or `cu_seq_lens_q` and `_k`), `seq_idx` [B, T] and
