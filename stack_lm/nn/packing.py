@@ -52,7 +52,7 @@ class Texts(NamedTuple):
 
 
 def starts_of(borders: Any, shape: tuple[int, int], device: torch.device, name: str = "cu_seqlens") -> Tensor:
-    """Find where texts begin [1, T], bool, from the cumulative lengths of the texts of one row, as flash attention has them.
+    """Find where texts begin [1, T], bool, from the cumulative lengths of one row's texts, as flash attention has them.
 
     Args:
         borders: integers, 0 first and T last, ascending.
