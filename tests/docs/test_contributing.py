@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
-RECIPES = ("memory", "task", "parsing convention", "corpus")
+RECIPES = ("task", "parsing convention", "corpus")
 
 
 def blocks(text):
@@ -73,6 +73,7 @@ def as_typed(line):
 def test_commands_import_the_files(results):
     folder, _ = results
     (folder / "gold.mrg").write_text("(S (NP (D the) (N dog)) (VP (V sees) (NP (D a) (N cat))) (. .))\n")
+    (folder / "models").symlink_to(ROOT / "models")
     (folder / "predicted.mrg").write_text("(X (X the dog) (X (X sees a) cat) .)\n")
     printed = {}
     for title in RECIPES:
@@ -80,7 +81,6 @@ def test_commands_import_the_files(results):
             done = execute(folder, *as_typed(line))
             assert done.returncode == 0, done.stderr
             printed[title] = printed.get(title, "") + done.stdout
-    assert "perplexity" in printed["memory"]
     assert "source a" in printed["task"]
     assert "suzgun2019/lstm on anbn" in printed["task"]
     assert "75.00" in printed["parsing convention"]
