@@ -34,14 +34,11 @@ def tasks() -> str:
             splits["train"] = re.sub(r"^[\d,]+", number, splits["train"])
         elif task.distinct:
             splits = {split: text + number for split, text in splits.items()}
-        others = "; ".join(f"{split} {splits.pop(split)}" for split in [*splits] if split not in _SPLITS)
-        row = (task.paper, task.kind, task.unit, *(splits.get(split, "none") for split in _SPLITS), others)
+        sizes = "" if task.unit == "length" else f" (sizes: {task.unit})"
+        row = task.paper, task.kind, "; ".join(f"{split} {text}" for split, text in splits.items()) + sizes
         rows.setdefault((*row, ", ".join(map("`{}`".format, options))), []).append(f"`{name}`")
-    head = ("tasks", "kind", "sizes by", *_SPLITS, "other splits", "options")
+    head = ("tasks", "kind", "splits", "options")
     return _table(head, [(", ".join(names), *row[1:]) for row, names in rows.items()])
-
-
-_SPLITS = ("train", "validation", "test")
 
 
 def presets() -> str:

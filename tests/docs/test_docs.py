@@ -250,7 +250,8 @@ def test_the_lists_have_every_task_and_every_preset():
     made = hook("lists").on_page_markdown("<!-- stack-lm tasks -->\n<!-- stack-lm presets -->\n")
     listed = re.findall(r"`([\w/]+/\w+)`", made)
     assert sorted(listed) == sorted([*task_names(), *preset_names(), *table_names()])
-    assert "| `hao2018/xor`, `hao2018/delayed_xor` | per_step | length | 800 of 12 | 100 of 12 | 1,000 of 24 |" in made
+    sizes = "train 800 of 12; validation 100 of 12; test 1,000 of 24"
+    assert f"| `hao2018/xor`, `hao2018/delayed_xor` | per_step | {sizes} |" in made
     assert "| `dusell2024/transformer_stack` | formal languages | 2 × attention, stack, 2 × attention | 41" in made
 
 
