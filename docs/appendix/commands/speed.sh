@@ -2,11 +2,6 @@
 # Not to run as a whole: these are the commands behind the tables of docs/appendix, most of which train for hours.
 
 
-# --- 
-
-python benchmarks/scan.py --threads 1 --quick
-
-
 # --- The scan
 
 python benchmarks/scan.py --threads 1 --json scan.json
@@ -90,11 +85,6 @@ stack-lm train lm $run output_dir=runs/end --resume
 # --- The training loop
 
 python benchmarks/training.py --threads 1 --only loop optimizers
-
-
-# --- Long sequences
-
-export MALLOC_MMAP_THRESHOLD_=4000000000 MALLOC_TRIM_THRESHOLD_=4000000000
 
 
 # --- How to measure

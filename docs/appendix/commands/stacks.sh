@@ -23,6 +23,8 @@ common="data.source=tenth.txt data.validation=others.txt tokenizer.vocab_size=10
 stack-lm train lm merrill2019/brown_lstm $common model.hidden_size=101 output_dir=runs/lstm
 stack-lm train lm merrill2019/brown_u1 $common output_dir=runs/u1
 stack-lm train lm rns.yaml $common output_dir=runs/rns
+# The superposition stack: rns.yaml with model: {memory: superposition, memory_size: 16, no_op: true, memory_depth: 10,
+#     memory_overflow: truncate}
 stack-lm train lm rns.yaml $common model.memory_states=1 model.memory_symbols=1 model.memory_size=32 output_dir=runs/vrns
 stack-lm agreement runs/rns --data linzen_sentences --format linzen-gulordava          # and so on
 stack-lm parse-f1 runs/rns --data nltk:treebank --convention prpn --decoder gap    # and so on
