@@ -49,7 +49,7 @@ def on_post_build(config: MkDocsConfig) -> None:
 def _figure(image: re.Match[str], folder: str) -> str:
     description, source = image.groups()
     width, legible = widths(DOCS / posixpath.normpath(posixpath.join(folder, source)))
-    style = f"width: {width}px; --legible: {legible}px"
+    style = f"--width: {width}px; --legible: {legible}px"
     picture = f'<img alt="{description}" src="{source}" style="{style}">'
     return f"<figure><div>{picture}</div><figcaption>{description}</figcaption></figure>"
 

@@ -198,7 +198,7 @@ def test_a_picture_is_a_figure_with_a_caption_and_a_readable_width():
     assert 0 < legible < width
     shown = look.on_page_content(alone, page)
     assert "<figcaption>Two trees</figcaption>" in shown
-    assert f"width: {width}px; --legible: {legible}px" in shown
+    assert f"--width: {width}px; --legible: {legible}px" in shown
     assert look.on_page_content(alone.replace("</p>", " beside</p>"), page).startswith("<p>")
     for path in (DOCS / "figures").glob("*.png"):
         assert 100 < look.widths(path)[1] < 1000, path.name
