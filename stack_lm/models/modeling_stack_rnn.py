@@ -279,7 +279,8 @@ class StackRNNModel(StackRNNPreTrainedModel):
             output_actions: return the actions on the memory.
             **kwargs: borders of packed rows, by which each text is read apart, from an empty memory, at the cost of
                 padding to the longest: `position_ids` [B, T] that start again at 0, `cu_seqlens` [N + 1] of one row, or
-                `seq_idx` [B, T]. There is then no cache. What transformers passes to every model has no effect.
+                `seq_idx` [B, T]. There is then no cache. `torch.compile` does not look at `position_ids`: give it the
+                others. What transformers passes to every model has no effect.
 
         Raises:
             ValueError: unless exactly one of input_ids and inputs_embeds is given, and for shapes that do not fit.

@@ -18,13 +18,16 @@ _LENGTHS = ("cu_seqlens", "cu_seq_lens_q", "cu_seq_lens_k")
 OF_PACKED_ROWS = frozenset({*_LENGTHS, "max_length_q", "max_length_k", "seq_idx"})
 
 
-def starts_of_texts(arguments: Mapping[str, Any], shape: tuple[int, int], device: torch.device) -> Tensor | None:
+def starts_of_texts(
+    arguments: Mapping[str, Any], mask: Tensor | None, shape: tuple[int, int], device: torch.device
+) -> Tensor | None:
     """Find where the texts of packed rows begin [B, T], bool; None if the rows are not packed.
 
     Args:
         arguments: those of a model's call, of which `cu_seqlens` (or `cu_seq_lens_q` and `_k`), `seq_idx` [B, T] and
             `position_ids` [B, T] that start again at 0, as `DataCollatorWithFlattening` of transformers writes them,
             mark borders.
+        mask: the mask of the call [B, T], zero at padding; or None.
         shape: (B, T).
         device: the device of the result.
 
@@ -41,7 +44,7 @@ def starts_of_texts(arguments: Mapping[str, Any], shape: tuple[int, int], device
         if tuple(numbers.shape) != shape:
             raise ValueError(f"seq_idx must be {list(shape)}; got {list(numbers.shape)}")
         found["seq_idx"] = torch.cat((torch.ones_like(numbers[:, :1]), torch.diff(numbers, dim=1)), dim=1) != 0
-    if starts_again(positions):
+    if positions is not None and starts_again(positions, padded(mask)):
         if tuple(positions.shape) != shape:
             raise ValueError(f"position_ids must be {list(shape)}; got {list(positions.shape)}")
         wrong = (positions[:, 1:] != 0) & (positions[:, 1:] != positions[:, :-1] + 1)
@@ -60,20 +63,32 @@ def starts_of_texts(arguments: Mapping[str, Any], shape: tuple[int, int], device
     return next(iter(found.values()), None)
 
 
-def starts_again(positions: Any) -> bool:
-    """True if positions [B, T] rise from 0 and start again, as those of packed texts do, but not those of padding."""
+def padded(mask: Tensor | None) -> bool:
+    """True if a mask has zeros."""
+    return mask is not None and not torch.compiler.is_compiling() and not bool((mask != 0).all())
+
+
+def starts_again(positions: Any, has_padding: bool = True) -> bool:
+    """True if positions [B, T] rise from 0 and start again, as those of packed texts do.
+
+    Args:
+        positions: anything.
+        has_padding: some programs give 0 to all padding on the left, so only positions that fall start again. Without
+            padding, a second 0 does.
+    """
     if not isinstance(positions, Tensor) or positions.dim() != 2 or positions.shape[1] < 2:
         return False
     if torch.compiler.is_compiling() or positions.device.type == "meta":
         return False
-    falls = (positions[:, 1:] < positions[:, :-1]).any(dim=1)
-    return bool((falls & (positions[:, 0] == 0)).any())
+    later = positions[:, 1:]
+    again = later < positions[:, :-1] if has_padding else later == 0
+    return bool((again.any(dim=1) & (positions[:, 0] == 0)).any())
 
 
 def inside_texts(arguments: Mapping[str, Any], mask: Tensor | None, shape: tuple[int, int]) -> Tensor | None:
     """The mask of a call [B, T], zero also at the last token of each text, which predicts nothing of the next one."""
     device = next((each.device for each in arguments.values() if isinstance(each, Tensor)), torch.device("cpu"))
-    starts = starts_of_texts(arguments, shape, device)
+    starts = starts_of_texts(arguments, mask, shape, device)
     if starts is None:
         return mask
     inside = torch.cat((~starts[:, 1:], torch.ones_like(starts[:, :1])), dim=1)
@@ -87,16 +102,16 @@ def keep_apart(forward: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(
         self: Any, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *args: Any, **kwargs: Any
     ) -> Any:
-        if not (
-            starts_again(kwargs.get("position_ids")) or any(kwargs.get(name) is not None for name in OF_PACKED_ROWS)
-        ):
+        positions = kwargs.get("position_ids")
+        packed = positions is not None and starts_again(positions, padded(attention_mask))
+        if not packed and all(kwargs.get(name) is None for name in OF_PACKED_ROWS):
             return forward(self, input_ids, attention_mask, *args, **kwargs)
         embeds: Tensor | None = kwargs.pop("inputs_embeds", None)
         values = embeds if input_ids is None else input_ids
         if args or values is None:
             raise ValueError("packed rows need input_ids or inputs_embeds, and the other arguments by name")
         shape = (values.shape[0], values.shape[1])
-        starts = starts_of_texts(kwargs, shape, values.device)
+        starts = starts_of_texts(kwargs, attention_mask, shape, values.device)
         if starts is None:
             raise ValueError("max_length_q and max_length_k do not say where texts begin: give cu_seq_lens_q")
         if kwargs.get("cache") is not None or kwargs.get("output_attentions"):

@@ -196,8 +196,12 @@ def test_positions_of_other_programs(layers):
     tokens, alone = ids(1, 5), torch.arange(5)[None]
     expected = model(tokens).logits
     torch.testing.assert_close(model(tokens, position_ids=alone).logits, expected)
-    for positions in (alone + 3, torch.tensor([[1, 1, 0, 1, 2]]), torch.tensor([[0, 0, 0, 1, 2]])):
-        assert torch.equal(model(tokens, position_ids=positions).logits, expected) == (layers is None)
+    assert torch.equal(model(tokens, position_ids=alone + 3).logits, expected) == (layers is None)
+    mask = torch.tensor([[0, 0, 1, 1, 1]])
+    padded = model(tokens, mask).logits[:, 2:]
+    for positions in ([[1, 1, 0, 1, 2]], [[0, 0, 0, 1, 2]]):
+        found = model(tokens, mask, position_ids=torch.tensor(positions)).logits[:, 2:]
+        torch.testing.assert_close(found, padded)
     with pytest.raises(ValueError, match="not used by the model"):
         model.generate(tokens, max_new_tokens=2, cu_seqlens=torch.tensor([0, 3, 5]))
 
