@@ -9,6 +9,7 @@ import argparse
 import inspect
 import itertools
 import re
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -80,5 +81,5 @@ def _layer(layer: Any) -> str:
     return " + ".join(name for name in names if name not in ("", "none"))
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in [head, ("---",) * len(head), *rows])
