@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).parents[1]
 IMAGE = re.compile(r'<p><img alt="([^"]+)" src="([^":]+)" /></p>')
 CODE, OPTION = re.compile(r"<code>([^<]+)</code>"), re.compile(r"(?<![\w-])--?[a-z][\w-]*")
+# Pages that search ranks as theme and words alone would not.
+SEARCH: dict[str, dict[str, Any]] = {"changelog.md": {"exclude": True}, "models.md": {"boost": 3}}
 # The width, in em of 16 pixels, from which the theme shows tabs and the side bar, and the one from which we do.
 THEME, OURS = "76.25em", "70em"
 BELOW_THEME, BELOW_OURS = "76.234375em", "69.984375em"
@@ -28,6 +30,8 @@ LEGIBLE_SVG = 0.65  # of its own size
 
 def on_page_content(html: str, page: Page, **_: Any) -> str:
     """Turn a picture that stands alone into a figure, whose caption is its description; keep options in one line."""
+    if page.file.src_uri in SEARCH:
+        page.meta["search"] = SEARCH[page.file.src_uri]
     html = CODE.sub(lambda code: OPTION.sub(r'<span class="option">\g<0></span>', code[0]), html)
     return IMAGE.sub(lambda image: _figure(image, posixpath.dirname(page.file.src_uri)), html)
 
