@@ -630,7 +630,7 @@ def bad_inputs(directory, models, treebank):
         (("parse", stack, "a b", "--data", empty), "give sentences or --data, not both"),
         (("parse", stack, "the dog", "qwx zzk"), "sentence 2 has no word that the model knows: 'qwx zzk'"),
         (("parse", lstm, "the dog"), r"the model has no memory \(memory='none'\)"),
-        ((*f1, treebank, "--convention", "best"), "convention must be one of 'prpn', .*, 'evalb'; got 'best'"),
+        ((*f1, treebank, "--convention", "best"), "convention must be one of 'prpn', .*, 'uuas'; got 'best'"),
         ((*f1, malformed, "--convention", "prpn"), "bad.mrg: the tree that starts on line 1 lacks 2 closing brackets"),
         (("parse-f1", "--data", treebank, "--convention", "prpn"), "give a MODEL, a file of trees"),
         ((*f1, treebank, "--convention", "prpn", "--max-words", "1"), "no sentence has at most 1 words that count"),
