@@ -109,6 +109,7 @@ QUICK = {
         {"VOCABULARY": 20, "BATCH": 2, "TOKENS": 3},
     ),
     "stack_attention": (["--quick", "--threads", "1"], {}),
+    "library_models": (["--types", "gpt2", "bert-like", "--batch", "1", "--length", "4", "--seconds", "1"], {}),
 }
 
 

@@ -82,6 +82,11 @@ stack-lm train lm $run output_dir=runs/end training.softmax_samples=2000 trainin
 stack-lm train lm $run output_dir=runs/end --resume
 
 
+# --- Models of transformers on a CPU
+
+python benchmarks/library_models.py --batch 4 --length 64 --seconds 5
+
+
 # --- The training loop
 
 python benchmarks/training.py --threads 1 --only loop optimizers
