@@ -14,6 +14,7 @@ import dataclasses
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,7 +66,12 @@ TYPES = (
 
 def own_models() -> dict[str, Any]:
     """The LSTM and networks of this package."""
-    blocks = {"vocab_size": VOCABULARY, "hidden_size": SIZE, "num_attention_heads": HEADS, "dropout": 0.0}
+    blocks: dict[str, Any] = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": SIZE,
+        "num_attention_heads": HEADS,
+        "dropout": 0.0,
+    }
     heads = {"num_heads": HEADS}
     layers: dict[str, list[Any]] = {
         "transformer": ["attention"] * LAYERS,
@@ -73,7 +79,7 @@ def own_models() -> dict[str, Any]:
         "DeltaNet": [{"memory": "deltanet", **heads}] * LAYERS,
         "DeltaStack": [{"memory": "deltastack", **heads}] * LAYERS,
     }
-    recurrent = {"vocab_size": VOCABULARY, "embedding_size": SIZE, "hidden_size": 2 * SIZE}
+    recurrent: dict[str, Any] = {"vocab_size": VOCABULARY, "embedding_size": SIZE, "hidden_size": 2 * SIZE}
     made: dict[str, Any] = {
         LSTM: StackRNNForCausalLM(StackRNNConfig(memory="none", **recurrent)),
         "LSTM + stack": StackRNNForCausalLM(StackRNNConfig(memory="stack", **recurrent)),
@@ -122,6 +128,10 @@ def trial(action: Callable[[], Any]) -> str:
     return "yes"
 
 
+def _add(models: dict[str, Any], name: str) -> None:
+    models[name] = library_model(name)
+
+
 def measure(types: list[str], batch: int, length: int, seconds: int) -> list[dict[str, Any]]:
     """A record for each model: whether it trains and generates, its parameters and its time."""
     ids = torch.randint(1, VOCABULARY, (batch, length))
@@ -130,14 +140,12 @@ def measure(types: list[str], batch: int, length: int, seconds: int) -> list[dic
     for name in [*models, *types]:
         record: dict[str, Any] = {"model": name}
         if name not in models:
-            record["trains"] = trial(lambda name=name: models.update({name: library_model(name)}))
+            record["trains"] = trial(partial(_add, models, name))
         if name in models:
             model = models[name]
             record["parameters"] = model.num_parameters()
             record["trains"] = trial(training_pass(model.train(), ids))
-            record["generates"] = trial(
-                lambda model=model: model.eval().generate(ids[:1, :5], max_new_tokens=3, do_sample=False)
-            )
+            record["generates"] = trial(partial(model.eval().generate, ids[:1, :5], max_new_tokens=3, do_sample=False))
         records.append(record)
     runs = {
         record["model"]: training_pass(models[record["model"]].train(), ids)
