@@ -356,7 +356,8 @@ def test_random_configurations(device, controller, memory):
     def run(case):
         fields, (batch_size, length), flags, _, spread = case
         fields |= {"reading_entry": "input", "embedding_size": 5}
-        cell = make_cell(device, scale=spread * 10, **fields)
+        # Elman networks with larger weights are chaotic: rounding grows past any tolerance.
+        cell = make_cell(device, scale=spread * (3 if controller == "rnn" else 10), **fields)
         mask = torch.rand(batch_size, length, device=device) < 0.7 if flags["masked"] else None
         state = a_state(cell, batch_size, [0.5, 0.0, 1.0, 2.0][: batch_size % 5] if flags["carried"] else [])
         assert_equal_to_reference(cell, some_inputs(cell, batch_size, length), state, mask, tolerance=1e-10)
