@@ -107,6 +107,7 @@ def test_faults_are_found(tmp_path, monkeypatch, program, arguments, fault):
     assert found is None if fault is None else found.startswith(fault)
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_cases(inputs, tmp_path):
     for number in range(5):
         cases = []
