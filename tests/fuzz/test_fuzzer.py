@@ -118,6 +118,7 @@ def test_a_seed_gives_the_same_cases(inputs, tmp_path):
         assert cases[0] == cases[1]
 
 
+@pytest.mark.slow
 def test_damage_of_every_kind(inputs):
     """Each kind of damage changes the files that it is for, most of the time."""
     for suffix, kinds in mutations.STRUCTURED.items():
@@ -127,6 +128,7 @@ def test_damage_of_every_kind(inputs):
             assert sum(changed) > 15, (suffix, damage.__name__)
 
 
+@pytest.mark.slow
 def test_every_command_reads_what_is_there(inputs):
     for command in commands():
         for name in command.reads:
