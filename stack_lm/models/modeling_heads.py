@@ -21,6 +21,7 @@ from .modeling_stack_rnn import (
     StackRNNModelOutput,
     StackRNNPreTrainedModel,
 )
+from .packing import padded
 
 # Under this name a cache keeps a sequence classifier's input at each sequence's last token.
 _LAST = "last_hidden"
@@ -117,7 +118,7 @@ class StackRNNForSequenceClassification(_Head):
     """
 
     def run_model(self, arguments: HeadArguments, **inputs: Any) -> tuple[StackRNNModelOutput, dict[str, Any]]:
-        refuse_packed(arguments)  # there is one answer for a row
+        refuse_packed(arguments, padded(inputs["attention_mask"]))  # there is one answer for a row
         return super().run_model(arguments, **inputs)
 
     def _mask(self, input_ids: Tensor | None, attention_mask: Tensor | None) -> Tensor | None:

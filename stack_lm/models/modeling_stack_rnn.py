@@ -24,7 +24,7 @@ from .cache import CacheOutput, MemoryCache, MemoryGenerationMixin
 from .configuration_stack_rnn import ModelConfig, StackRNNConfig
 from .loss import causal_lm_loss
 from .modeling_base import MemoryPreTrainedModel
-from .packing import inside_texts, keep_apart
+from .packing import PackedRows, inside_texts, keep_apart
 
 Output = TypeVar("Output", bound=ModelOutput)
 
@@ -71,15 +71,9 @@ class ModelArguments(TypedDict, total=False):
     output_hidden_states: bool | None
     output_attentions: bool | None
     output_actions: bool
-    cu_seqlens: Tensor | list[int] | None
-    cu_seq_lens_q: Tensor | list[int] | None
-    cu_seq_lens_k: Tensor | list[int] | None
-    max_length_q: int | None
-    max_length_k: int | None
-    seq_idx: Tensor | None
 
 
-class HeadArguments(ModelArguments, total=False):
+class HeadArguments(ModelArguments, PackedRows, total=False):
     """The further arguments of a model with a head: `StackRNNModel.forward`'s, and those of transformers' losses.
 
     Attributes:
@@ -217,9 +211,10 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
             TypeError: for arguments that nothing would use. A custom `loss_function` gets all of them.
         """
         rest: dict[str, Any] = dict(arguments)
-        own = {name: rest.pop(name) for name in ModelArguments.__annotations__ if name in rest}
+        names = (*ModelArguments.__annotations__, *PackedRows.__annotations__)
+        own = {name: rest.pop(name) for name in names if name in rest}
         if not hasattr(self, "_loss_function"):
-            refuse_unknown(arguments, (*ModelArguments.__annotations__, *self.loss_arguments))
+            refuse_unknown(arguments, (*names, *self.loss_arguments))
         return self.model(**inputs, **own), rest
 
 
@@ -420,8 +415,9 @@ class StackRNNForCausalLM(StackRNNPreTrainedModel, MemoryGenerationMixin):
                 of_loss["shift_labels"] = whole_numbers(shifted, shape)
             elif labels is not None:
                 labels = whole_numbers(labels, shape)
-        inside = inside_texts(kwargs, attention_mask, (hidden.shape[0], hidden.shape[1]))
-        labels, of_loss = prepare_labels(labels, inside, of_loss)
+        if has_labels:
+            inside = inside_texts(kwargs, attention_mask, (hidden.shape[0], hidden.shape[1]), hidden.device)
+            labels, of_loss = prepare_labels(labels, inside, of_loss)
         needed = why_logits(has_labels, logits_to_keep, own_loss, self.lm_head)
         if skip_logits and needed:
             raise ValueError(f"skip_logits=True cannot be used: {needed}")

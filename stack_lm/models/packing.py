@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 import torch.utils._pytree as pytree
@@ -14,8 +14,20 @@ from ..nn.packing import Texts, starts_of
 
 # Cumulative lengths, by the names of flash-linear-attention and of transformers' collator; the latter come in pairs.
 _LENGTHS = ("cu_seqlens", "cu_seq_lens_q", "cu_seq_lens_k")
-# They mark the borders of texts within a row; `position_ids` do too, if they start again.
-OF_PACKED_ROWS = frozenset({*_LENGTHS, "max_length_q", "max_length_k", "seq_idx"})
+
+
+class PackedRows(TypedDict, total=False):
+    """Arguments that mark the borders of texts within a row; `position_ids` do too, if they start again."""
+
+    cu_seqlens: Tensor | list[int] | None
+    cu_seq_lens_q: Tensor | list[int] | None
+    cu_seq_lens_k: Tensor | list[int] | None
+    max_length_q: int | None
+    max_length_k: int | None
+    seq_idx: Tensor | None
+
+
+OF_PACKED_ROWS = frozenset(PackedRows.__annotations__)
 
 
 def starts_of_texts(
@@ -56,11 +68,12 @@ def starts_of_texts(
                 f"got {after} after {before} in row {row}"
             )
         found["position_ids"] = positions == 0
-    for name, starts in found.items():
-        first, expected = next(iter(found.items()))
-        if not torch.equal(starts.to(device), expected.to(device)):
+    marked = {name: starts.to(device) for name, starts in found.items()}
+    first = next(iter(marked), None)
+    for name, starts in marked.items():
+        if not torch.equal(starts, marked[str(first)]):
             raise ValueError(f"{first} and {name} mark different borders")
-    return next(iter(found.values()), None)
+    return marked.get(str(first))
 
 
 def padded(mask: Tensor | None) -> bool:
@@ -85,9 +98,13 @@ def starts_again(positions: Any, has_padding: bool = True) -> bool:
     return bool((again.any(dim=1) & (positions[:, 0] == 0)).any())
 
 
-def inside_texts(arguments: Mapping[str, Any], mask: Tensor | None, shape: tuple[int, int]) -> Tensor | None:
-    """The mask of a call [B, T], zero also at the last token of each text, which predicts nothing of the next one."""
-    device = next((each.device for each in arguments.values() if isinstance(each, Tensor)), torch.device("cpu"))
+def inside_texts(
+    arguments: Mapping[str, Any], mask: Tensor | None, shape: tuple[int, int], device: torch.device
+) -> Tensor | None:
+    """The mask of a call [B, T], zero also at the last token of each text, which predicts nothing of the next one.
+
+    Args, Raises: as of `starts_of_texts`.
+    """
     starts = starts_of_texts(arguments, mask, shape, device)
     if starts is None:
         return mask

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from transformers import DataCollatorWithFlattening
 
 from stack_lm import (
+    BufferedStackRNNConfig,
+    BufferedStackRNNForTransduction,
     DeepStackRNNConfig,
     DeepStackRNNForCausalLM,
     MemoryLayer,
@@ -178,9 +180,14 @@ def test_one_row_a_packed_batch_and_no_cache():
         model(row, cu_seqlens=[0, 2, 5], cache=model(row, use_cache=True, skip_logits=False).cache)
 
 
-def test_one_answer_for_a_row_has_no_packed_rows():
-    row = torch.ones(1, 5, dtype=torch.long)
-    model = StackRNNForSequenceClassification(tiny_config())
-    for borders in borders_of((3, 2)):
+@pytest.mark.parametrize("lengths", [(3, 2), (1, 3)], ids=str)
+@pytest.mark.parametrize("kind", ["classifier", "buffered"])
+def test_models_that_keep_no_texts_apart_refuse(kind, lengths):
+    if kind == "classifier":  # one answer for a row
+        model = StackRNNForSequenceClassification(tiny_config())
+    else:
+        model = BufferedStackRNNForTransduction(BufferedStackRNNConfig(vocab_size=9, hidden_size=4))
+    row = torch.ones(1, sum(lengths), dtype=torch.long)
+    for borders in borders_of(lengths):
         with pytest.raises(ValueError, match="several texts into one row, without padding"):
             model(row, **borders)
