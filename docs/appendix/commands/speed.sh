@@ -91,6 +91,21 @@ python benchmarks/library_models.py --batch 4 --length 64 --seconds 5
 
 python benchmarks/training.py --threads 1 --only loop optimizers
 
+# The share of padding in batches of sentences of like length: 7.9%, 8.2%, 8.2%
+python - <<END
+from itertools import islice
+
+from stack_lm.training.batches import SentenceBatches, WholePools
+from stack_lm.training.compact import TokenArray
+
+rows = [[0] * (len(line.split()) + 1) for line in open("wiki.txt") if line.strip()]
+for size in 16, 32, 128:
+    batches = SentenceBatches(WholePools(TokenArray.pack([rows], 1)), size, seed=0)
+    lengths = [[*map(len, batch)] for batch, _ in islice(batches.read(None), batches.steps_per_epoch)]
+    padded = sum(max(batch) * len(batch) for batch in lengths)
+    print(size, f"{1 - sum(map(sum, lengths)) / padded:.1%}")
+END
+
 
 # --- How to measure
 
