@@ -10,6 +10,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 
+from ..memory.base import numbers_hidden
 from ..nn.packing import Texts, starts_of
 
 # Cumulative lengths, by the names of flash-linear-attention and of transformers' collator; the latter come in pairs.
@@ -78,7 +79,7 @@ def starts_of_texts(
 
 def padded(mask: Tensor | None) -> bool:
     """True if a mask has zeros."""
-    return mask is not None and not torch.compiler.is_compiling() and not bool((mask != 0).all())
+    return mask is not None and not numbers_hidden() and not bool((mask != 0).all())
 
 
 def starts_again(positions: Any, has_padding: bool = True) -> bool:
@@ -91,7 +92,7 @@ def starts_again(positions: Any, has_padding: bool = True) -> bool:
     """
     if not isinstance(positions, Tensor) or positions.dim() != 2 or positions.shape[1] < 2:
         return False
-    if torch.compiler.is_compiling() or positions.device.type == "meta":
+    if numbers_hidden() or positions.device.type == "meta":
         return False
     later = positions[:, 1:]
     again = later < positions[:, :-1] if has_padding else later == 0
