@@ -19,7 +19,7 @@ def test_documents_are_strings_of_their_automaton():
     for seed in range(30):
         example = copy.deepcopy(task.sample(random.Random(seed), 12))  # as workers get it
         automaton = task.automaton(random.Random(seed))
-        assert 1 <= min(map(len, automaton.arcs.values())) <= max(map(len, automaton.arcs.values())) <= 4
+        assert 1 <= min(map(len, automaton.arcs.values())) <= max(map(len, automaton.arcs.values())) <= 3
         assert all(state not in row.values() for state, row in automaton.arcs.items())
         strings = [part.split() for part in task.write((*example.source, example.target[-1])).split("|")[1:-1]]
         assert len(strings) == 12
@@ -57,6 +57,19 @@ def test_an_answer_is_right_if_it_may_come_next():
     share = [0 in following for following, counts in zip(example.following, example.mask, strict=True) if counts]
     assert score(Oracle(always, width), encoding, encoded)["accuracy"] == pytest.approx(sum(share) / len(share))
     assert score(Oracle(always + width - 1, width), encoding, encoded)["accuracy"] == 0  # | is no answer
+
+
+def test_numbers_are_those_of_the_released_code():
+    task = make_task("akyurek2024/regbench")
+    drawn = [task.sample(random.Random(seed), 10) for seed in range(40)]
+    automata = [task.automaton(random.Random(seed)) for seed in range(400)]
+    strings = [part.split() for each in drawn for part in task.write(each.source).split("|")[1:]]
+    assert {len(string) for string in strings} == set(range(1, 50))
+    assert {len(row) for automaton in automata for row in automaton.arcs.values()} == {1, 2, 3}
+    assert max(len(automaton.arcs) for automaton in automata) == 12
+    assert len(task.vocabulary) == 18 + 1
+    numbers = [(plan.number, plan.shortest, plan.longest) for plan in task.default_plan.values()]
+    assert numbers == [(5_000, 10, 19), (250, 10, 19), (250, 10, 19)]
 
 
 def test_options():

@@ -1,7 +1,11 @@
 """RegBench: documents of strings of one random automaton, whose language is learned in context (Akyürek et al. 2024).
 
+All numbers are those of the released code (github.com/berlino/seq_icl: src/dataloaders/dfa.py and
+configs/dataset/icl_dfa.yaml), whose limits of 4 arcs, 50 symbols and 20 strings exclude these numbers themselves.
+
 NOTE: automata are not minimised, which changes neither their strings nor the probabilities: equivalent states have the
-    same symbols, and those of a state are equally likely. The numbers of documents are our choice.
+    same symbols, and those of a state are equally likely. There, a document has no separator at its ends, so its first
+    symbol is no answer.
 """
 
 from __future__ import annotations
@@ -35,9 +39,9 @@ class RegBench(Task):
     unit = "number of strings"
     any_continuation = True
     default_plan: ClassVar = {
-        "train": Split(5_000, 10, 20),
-        "validation": Split(100, 10, 20),
-        "test": Split(500, 10, 20),
+        "train": Split(5_000, 10, 19),
+        "validation": Split(250, 10, 19),
+        "test": Split(250, 10, 19),
     }
 
     def __init__(
@@ -45,7 +49,7 @@ class RegBench(Task):
         *,
         states: Annotated[int, Integer(4, 100)] = 12,
         symbols: Annotated[int, Integer(4, 26)] = 18,
-        longest: Annotated[int, Integer(1, 1000)] = 50,
+        longest: Annotated[int, Integer(1, 1000)] = 49,
         splits: SplitChanges | None = None,
     ) -> None:
         super().__init__(splits=splits)
@@ -53,13 +57,13 @@ class RegBench(Task):
         self.vocabulary = (*(chr(ord("a") + number) for number in range(symbols)), SEPARATOR)
 
     def automaton(self, rng: random.Random) -> Automaton:
-        """Draw an automaton: all states accept; each has one to four arcs to others, with different symbols."""
+        """Draw an automaton. All states accept, and each has one to three arcs to others, all different."""
         states = range(rng.randint(4, self.states))
         alphabet = rng.sample(self.vocabulary[:-1], rng.randint(4, len(self.vocabulary) - 1))
         arcs = {}
         for state in states:
             others = [other for other in states if other != state]
-            number = rng.randint(1, min(4, len(others)))
+            number = rng.randint(1, 3)
             arcs[state] = dict(zip(rng.sample(alphabet, number), rng.sample(others, number), strict=True))
         return Automaton(0, arcs, states, self.vocabulary[:-1])
 
