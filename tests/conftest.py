@@ -83,7 +83,7 @@ MEMORIES = (
     },
     {"memory": "nondeterministic", "memory_size": 2, "memory_symbols": 1, "memory_window": 3, "bottom": "fixed"},
     {"memory": "deltanet", "memory_size": 4, "num_heads": 2, "negative_eigenvalues": True},
-    {"memory": "deltastack", "memory_depth": 3},
+    {"memory": "deltastack", "memory_depth": 3, "convolution_width": 3, "normalize_reading": True},
 )
 CONTROLLERS = ("linear", "sigmoid", "direct", "rnn", "rnn_relu", "rnn_sigmoid", "gru", "lstm")
 

@@ -17,6 +17,7 @@ from transformers.initialization import copy_
 
 from . import Memory
 from .emission import Emission, HiddenState
+from .fields import ActionField
 
 Noise = Mapping[str, Tensor]
 
@@ -57,20 +58,22 @@ class ActionProjection(nn.Linear):
 
 
 class LearnedStart(nn.ParameterDict):
-    """The logits of the learned parts of a memory's initial state; zeros at first.
+    """The logits of the learned parts of a memory's initial state; zeros at first, or random within a bound.
 
     Args:
-        widths: number of logits of each part, by name.
+        widths: number of logits of each part.
     """
 
-    def __init__(self, widths: Mapping[str, int]) -> None:
-        super().__init__({name: nn.Parameter(torch.empty(width)) for name, width in widths.items()})
+    def __init__(self, widths: Mapping[ActionField, int]) -> None:
+        super().__init__({field.name: nn.Parameter(torch.empty(width)) for field, width in widths.items()})
+        self.bounds = {field.name: field.bound for field in widths}
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set zeros: the middle of an activation's range."""
-        for parameter in self.values():
-            init.zeros_(parameter)
+        """Set zeros, the middle of an activation's range, or draw numbers."""
+        for name, parameter in self.items():
+            bound = self.bounds[name]
+            init.uniform_(parameter, -bound, bound) if bound else init.zeros_(parameter)
 
 
 class Controls(nn.Module):
@@ -99,7 +102,7 @@ class Controls(nn.Module):
         self.widths = [emissions[field.name].width for field in memory.actions]
         biases = [emissions[field.name].initial_bias() for field in memory.actions]
         self.projection = ActionProjection(hidden_size, self.widths, biases, bias=bias) if any(self.widths) else None
-        self.start = LearnedStart({field.name: emissions[field.name].width for field in memory.learned})
+        self.start = LearnedStart({field: emissions[field.name].width for field in memory.learned})
 
     @classmethod
     def from_config(cls, config: Any, memory: Memory[Any, Any]) -> Controls:

@@ -6,19 +6,23 @@ A matrix M [K, V] stores vectors v under keys k. A write of strength beta replac
 
 and a query q reads q^T M. For unit keys the write has an eigenvalue 1 - beta along k. `update` is this definition.
 `scan` runs chunks of steps at once, of which only the matrices between chunks are computed one after the other.
+
+With `convolution_width=4` and `normalize_reading`, a `StackAttention` is the layer of both papers' code: short
+convolutions with a SiLU between the linear maps and the memory, and a norm of each head's reading, whose weights the
+output's map contains.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Unpack
+from typing import Annotated, Any, NamedTuple, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..core.checks import check_of
+from ..core.checks import Integer, check_of
 from ..core.errors import InputError
 from .base import Memory, MemoryScan, Where, accurate, map_tensors, newest, numbers_hidden, register_memory
 from .fields import Choice, Parts, Setting, Size, Strength, Value, ValueActivation, control_settings
@@ -33,14 +37,24 @@ _SETTINGS = {
     "push_value_activation": Setting("identity", ValueActivation),
     "num_heads": Setting(1, Parts),
     "negative_eigenvalues": Setting(False, bool),
+    "convolution_width": Setting(0, Annotated[int, Integer(0, 100)]),
+    "normalize_reading": Setting(False, bool),
     **control_settings("write", "sigmoid", maximum=1),
 }
 
 
 class DeltaState(NamedTuple):
-    """DeltaNet's memory: a matrix for each head [B, heads, K, V]."""
+    """DeltaNet's memory.
+
+    Attributes:
+        matrix: of each head [B, heads, K, V].
+        window: the inputs of a convolution of width W over time at the last W - 1 steps [B, W - 1, 3D]; or None.
+        kernel: its weights, learned [B, W * 3D], at last those of the present step; or None.
+    """
 
     matrix: Tensor
+    window: Tensor | None = None
+    kernel: Tensor | None = None
 
 
 class DeltaActions(NamedTuple):
@@ -63,12 +77,15 @@ class DeltaStackState(NamedTuple):
         slots: the stack's [B, heads, S, V].
         pointer: the top's place in the stack [B, heads]; not limited to the slots.
         sharpness: learned, before the softplus and less its initial value [B, 1].
+        window, kernel: of a convolution below both memories; see `DeltaState`.
     """
 
     matrix: Tensor
     slots: Tensor
     pointer: Tensor
     sharpness: Tensor
+    window: Tensor | None = None
+    kernel: Tensor | None = None
 
 
 class DeltaStackActions(NamedTuple):
@@ -133,6 +150,25 @@ def delta_rule(
     return torch.cat(readings, dim=-2)[..., :steps, :], matrix
 
 
+def convolve(window: Tensor, kernel: Tensor, inputs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Convolve inputs [B, T, C] with those before them, without the steps that the mask [B, T] skips.
+
+    Returns:
+        The outputs [B, T, C], anything at skipped steps, and the window after the last step; see `DeltaState`.
+    """
+    batch = torch.arange(len(inputs), device=inputs.device).unsqueeze(1)
+    if mask is not None:  # the steps that are taken come first
+        inputs = inputs[batch, (~mask).long().argsort(dim=1, stable=True)]
+    rows, length = torch.cat((window, inputs), dim=1), inputs.shape[1]
+    taps = kernel.unflatten(1, (-1, 1, inputs.shape[2])).unbind(1)
+    outputs = torch.stack([rows[:, i : i + length] * tap for i, tap in enumerate(taps)]).sum(0)
+    if mask is None:
+        return outputs, rows[:, length:]
+    number = mask.cumsum(1)
+    last = number[:, -1:] + torch.arange(window.shape[1], device=rows.device)
+    return outputs[batch, (number - 1).clamp(min=0)], rows[batch, last]
+
+
 def addresses(pointer: Tensor, slots: int, sharpness: Tensor) -> Tensor:
     """The weights [B, ..., S] of a stack's slots: a softmax that falls with their distance from the pointer [B, ...].
 
@@ -156,14 +192,14 @@ class DeltaNet(Memory[Any, Any]):
 
     Keys and queries have the size of values; they pass through a SiLU and have length 1.
 
-    NOTE: Yang et al. (2024) also have short convolutions below the SiLU and a norm above the reading. A memory has no
-        parameters; a layer below may be a convolution.
-
     Args:
         size: of the values of all heads together, D.
         num_heads: memories side by side.
         negative_eigenvalues: double the strengths of writes, so that the eigenvalues of writes by a sigmoid are in
             (-1, 1) in place of (0, 1) (Grazzi et al. 2025).
+        convolution_width: of short convolutions over time of keys, queries and values, which then pass through a SiLU
+            too; 0: none. Their weights are a learned part of the initial state.
+        normalize_reading: divide the reading of each head by the root of its mean square.
 
     Raises:
         InputError: if the heads do not divide the size.
@@ -173,23 +209,43 @@ class DeltaNet(Memory[Any, Any]):
     action_type: type[Any] = DeltaActions
     state_type: type[Any] = DeltaState
 
-    def __init__(self, size: int, num_heads: int = 1, negative_eigenvalues: bool = False) -> None:
+    def __init__(
+        self,
+        size: int,
+        num_heads: int = 1,
+        negative_eigenvalues: bool = False,
+        convolution_width: int = 0,
+        normalize_reading: bool = False,
+    ) -> None:
         self.size = self.reading_size = size
         self.num_heads = check_of(Parts)("num_heads", num_heads)
         if size % num_heads:
             raise InputError(f"memory_size={size} must be a multiple of num_heads={num_heads}, which share the element")
-        self.negative_eigenvalues = negative_eigenvalues
+        self.negative_eigenvalues, self.normalize_reading = negative_eigenvalues, normalize_reading
+        self.convolution_width = width = convolution_width
         vectors = (Value(name, size) for name in ("key", "query", "push_value"))
         self.actions = (*vectors, Strength("write", heads=num_heads))
+        if width:
+            self.learned = (Value("kernel", width * 3 * size, at_start=True, bound=width**-0.5),)
 
     @classmethod
-    def from_config(cls, config: Any) -> DeltaNet:
-        return cls(config.memory_size, config.num_heads, config.negative_eigenvalues)
+    def from_config(cls, config: Any, **others: Any) -> DeltaNet:
+        names = ("num_heads", "negative_eigenvalues", "convolution_width", "normalize_reading")
+        return cls(config.memory_size, **{name: getattr(config, name) for name in names}, **others)
 
     def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> Any:
-        """A matrix of zeros for each head."""
-        size = self.size // self.num_heads
-        return DeltaState(torch.zeros(batch_size, self.num_heads, size, size, **accurate(where)))
+        """A matrix of zeros for each head, and a window of zeros."""
+        size, width, inputs = self.size // self.num_heads, self.convolution_width, 3 * self.size
+        matrix = torch.zeros(batch_size, self.num_heads, size, size, **accurate(where))
+        shapes = ((batch_size, width - 1, inputs), (batch_size, width * inputs)) if width else ()
+        return DeltaState(matrix, *map(matrix.new_zeros, shapes))
+
+    def set_learned(self, state: Any, parts: Mapping[str, Tensor], rows: Tensor | None = None) -> Any:
+        """Put the kernel, if any, and of `DeltaStack` the sharpness into the state."""
+        chosen = {name: part.to(state.matrix.dtype).expand_as(getattr(state, name)) for name, part in parts.items()}
+        if rows is not None:
+            chosen = {name: torch.where(rows.unsqueeze(1), part, getattr(state, name)) for name, part in chosen.items()}
+        return state._replace(**chosen)
 
     def update(self, state: Any, actions: Any) -> tuple[Any, Tensor]:
         """Write, then read.
@@ -201,8 +257,9 @@ class DeltaNet(Memory[Any, Any]):
         Returns:
             The next state and the reading [B, D].
         """
+        state, actions = self._convolved(state, actions)
         matrix, reading = self._step(state.matrix, actions)
-        return DeltaState(matrix), reading
+        return state._replace(matrix=matrix), reading
 
     def scan(
         self,
@@ -214,8 +271,9 @@ class DeltaNet(Memory[Any, Any]):
         measure: bool = False,
     ) -> MemoryScan[Any]:
         """`update` for all steps, in chunks; see `Memory.scan`."""
+        state, actions = self._convolved(state, actions, mask)
         matrix, readings = self._over_time(state.matrix, actions, mask)
-        return self._scanned(DeltaState(matrix), readings, mask, reading)
+        return self._scanned(state._replace(matrix=matrix), readings, mask, reading)
 
     def after(self, state: Any, steps: int) -> Any:
         """Return the state: its size is fixed."""
@@ -223,6 +281,23 @@ class DeltaNet(Memory[Any, Any]):
 
     def hold(self, active: Tensor, new: Any, old: Any) -> Any:
         return map_tensors(lambda a, b: torch.where(active.view(-1, *[1] * (a.dim() - 1)), a, b), new, old)
+
+    def _convolved(self, state: Any, actions: Any, mask: Tensor | None = None) -> tuple[Any, Any]:
+        """The state after the convolution of one step's actions or of all, and the actions with its outputs."""
+        if state.window is None:
+            return state, actions
+        inputs = torch.cat(actions[:3], dim=-1).to(state.matrix.dtype)
+        steps = inputs.view(len(inputs), -1, inputs.shape[-1])
+        outputs, window = convolve(state.window, state.kernel, steps, mask)
+        key, query, value = outputs.view_as(inputs).split(self.size, dim=-1)
+        actions = actions._replace(key=key, query=query, push_value=F.silu(value))
+        return state._replace(window=window), actions
+
+    def _normalized(self, readings: Tensor) -> Tensor:
+        """Readings [..., heads, V], of one step or of all, as [..., D]."""
+        if self.normalize_reading:
+            readings = F.rms_norm(readings, readings.shape[-1:], eps=1e-5)
+        return readings.flatten(-2)
 
     def _vectors(self, actions: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Keys, queries and values [..., heads, V], and strengths [..., heads], of one step or of all."""
@@ -234,7 +309,7 @@ class DeltaNet(Memory[Any, Any]):
         """The next matrix and the reading of one step, of values less those `below`."""
         key, query, value, strength = self._vectors(actions, matrix.dtype)
         matrix = write(matrix, key, value - below, strength)
-        return matrix, read(matrix, query).flatten(1)
+        return matrix, self._normalized(read(matrix, query))
 
     def _over_time(
         self, matrix: Tensor, actions: Any, mask: Tensor | None, below: Tensor | float = 0
@@ -243,7 +318,7 @@ class DeltaNet(Memory[Any, Any]):
         key, query, value, strength = self._vectors(actions, matrix.dtype)
         writes = ((value - below).unsqueeze(3), masked(strength, mask).unsqueeze(3))
         readings, matrix = delta_rule(matrix, *_by_head(key.unsqueeze(3), *writes, query))
-        return matrix, readings.transpose(1, 2).flatten(2)
+        return matrix, self._normalized(readings.transpose(1, 2))
 
     def _scanned(self, state: Any, readings: Tensor, mask: Tensor | None, first: Tensor | None) -> MemoryScan[Any]:
         first = self.initial_reading(state) if first is None else first
@@ -260,13 +335,15 @@ class DeltaStack(DeltaNet):
     reading is that of the address. DeltaNet's memory stores v_t less the stack's reading before the step, and its
     reading is the memory's. The sharpness of addresses is learned, as a part of the initial state.
 
-    NOTE: between two slots vectors blur, and at depth S the pointer rises alone. The short convolutions and the norm
-        of the paper's layer are left out, as in `DeltaNet`.
+    NOTE: between two slots vectors blur, and at depth S the pointer rises alone. The released code
+        (github.com/teeann/DeltaStack) divides the stack's reading by the root of S, the default of its delta rule.
 
     Args:
         size: of the values of all heads together, D.
         num_heads: stacks side by side.
         negative_eigenvalues: see `DeltaNet`.
+        convolution_width: see `DeltaNet`.
+        normalize_reading: see `DeltaNet`.
         slots: of each stack, S.
 
     Raises:
@@ -278,31 +355,24 @@ class DeltaStack(DeltaNet):
     state_type = DeltaStackState
     operations = ("push", "pop", "no_op")
 
-    def __init__(self, size: int, num_heads: int = 1, negative_eigenvalues: bool = False, slots: int = 64) -> None:
-        super().__init__(size, num_heads, negative_eigenvalues)
+    def __init__(self, *args: Any, slots: int = 64, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.slots = slots
-        self.actions = (*self.actions, Choice("operation", self.operations, num_heads))
-        self.learned = (Value("sharpness", 1, at_start=True),)
+        self.actions = (*self.actions, Choice("operation", self.operations, self.num_heads))
+        self.learned = (Value("sharpness", 1, at_start=True), *self.learned)
 
     @classmethod
-    def from_config(cls, config: Any) -> DeltaStack:
-        return cls(config.memory_size, config.num_heads, config.negative_eigenvalues, config.memory_depth)
+    def from_config(cls, config: Any, **others: Any) -> DeltaNet:
+        return super().from_config(config, slots=config.memory_depth, **others)
 
     def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> DeltaStackState:
         """Empty slots below a matrix of zeros, and pointers to the first slot."""
-        (matrix,) = super().initial_state(batch_size, length, **where)
+        matrix, *convolution = super().initial_state(batch_size, length, **where)
         slots = matrix.new_zeros(batch_size, self.num_heads, self.slots, matrix.shape[-1])
         # Sums of float32 would drift over a sequence.
         precise = torch.float32 if matrix.device.type == "mps" else torch.float64
         pointer = matrix.new_zeros(batch_size, self.num_heads, dtype=precise)
-        return DeltaStackState(matrix, slots, pointer, matrix.new_zeros(batch_size, 1))
-
-    def set_learned(
-        self, state: DeltaStackState, parts: Mapping[str, Tensor], rows: Tensor | None = None
-    ) -> DeltaStackState:
-        sharpness = parts["sharpness"].to(state.sharpness.dtype).expand_as(state.sharpness)
-        chosen = sharpness if rows is None else torch.where(rows.unsqueeze(1), sharpness, state.sharpness)
-        return state._replace(sharpness=chosen)
+        return DeltaStackState(matrix, slots, pointer, matrix.new_zeros(batch_size, 1), *convolution)
 
     def update(self, state: DeltaStackState, actions: DeltaStackActions) -> tuple[DeltaStackState, Tensor]:
         """Move the pointer, erase, store, and read, in the stack and then in DeltaNet's memory.
@@ -314,6 +384,7 @@ class DeltaStack(DeltaNet):
         Returns:
             The next state and the reading [B, D].
         """
+        state, actions = self._convolved(state, actions)
         slots, dtype = state.slots, state.slots.dtype
         push, pop = actions.operation.to(dtype).reshape(-1, self.num_heads, 3)[..., :2].unbind(-1)
         pointer = state.pointer + (push - pop).to(state.pointer.dtype)
@@ -322,7 +393,7 @@ class DeltaStack(DeltaNet):
         below = read(slots, before)
         slots = write(write(slots, before, torch.zeros_like(value), pop), now, value, push)
         matrix, reading = self._step(state.matrix, actions, below)
-        return DeltaStackState(matrix, slots, pointer, state.sharpness), reading
+        return state._replace(matrix=matrix, slots=slots, pointer=pointer), reading
 
     def scan(
         self,
@@ -334,6 +405,7 @@ class DeltaStack(DeltaNet):
         measure: bool = False,
     ) -> MemoryScan[DeltaStackState]:
         """`update` for all steps, in chunks; see `Memory.scan`."""
+        state, actions = self._convolved(state, actions, mask)
         dtype = state.slots.dtype
         moves = masked(actions.operation.to(dtype), mask)
         push, pop = moves[..., :2].unbind(-1)
@@ -350,7 +422,7 @@ class DeltaStack(DeltaNet):
         slots = torch.cat((slots, state.slots[:, :, reached:]), dim=2)
         below = torch.cat((read(state.slots[:, :, :reached], before[:, 0]).unsqueeze(2), stack_readings[:, :, :-1]), 2)
         matrix, readings = self._over_time(state.matrix, actions, mask, below.transpose(1, 2))
-        last = DeltaStackState(matrix, slots, pointer[:, -1], state.sharpness)
+        last = state._replace(matrix=matrix, slots=slots, pointer=pointer[:, -1])
         return self._scanned(last, readings, mask, reading)
 
 

@@ -66,12 +66,14 @@ class ActionField(ABC):
         settings: names of the settings that control its emission; the memory has to declare them.
         reported: whether it is among the actions that models report.
         padding: the number reported where a sequence does not take the step.
+        bound: of the logits at first, if it is a learned part of the first state.
         layer: fields with the same name here are one linear layer to initialisations that depend on a layer's size.
     """
 
     name: str
     reported: ClassVar[bool] = True
     padding: ClassVar[float] = 0.0
+    bound: float = 0.0
 
     @property
     @abstractmethod
@@ -220,6 +222,7 @@ class Value(ActionField):
         size: D.
         at_start: whether it is a learned part of the first state. If pushed vectors are exponentials, it is a sigmoid,
             as in DuSell & Chiang (2024); otherwise it has the activation of pushed vectors.
+        bound: the logits of such a part are at first between -bound and bound, all equally likely.
 
     Raises:
         InputError: for a size below 1.
@@ -228,6 +231,7 @@ class Value(ActionField):
     name: str
     size: int
     at_start: bool = False
+    bound: float = 0.0
     reported: ClassVar[bool] = False
     settings = ("push_value_activation",)
 

@@ -216,6 +216,9 @@ class StackRNNConfig(LanguageModelConfig):
         write_strength_init: that strength at the start; see `push_strength_init`.
         negative_eigenvalues: double the strengths of writes by the delta rule: those of "sigmoid" are then in (0, 2),
             and the eigenvalues of a step in [-1, 1] in place of [0, 1] (Grazzi et al. 2025).
+        convolution_width: width of short convolutions over time of the keys, queries and values of the delta rule, 4 in
+            DeltaNet and DeltaStack; 0: none.
+        normalize_reading: normalise each head's reading of a memory of the delta rule, as both do.
         learn_initial_state: learn the controller's first state; otherwise it is zero.
         forget_bias: number added to the initial biases of an LSTM's forget gates, so that it remembers at first; 1 in
             Jozefowicz et al. (2015).
@@ -281,6 +284,8 @@ class StackRNNConfig(LanguageModelConfig):
     max_write: int = UNDECIDED
     write_strength_init: float | None = None
     negative_eigenvalues: bool = UNDECIDED
+    convolution_width: int = UNDECIDED
+    normalize_reading: bool = UNDECIDED
     embedding_dropout: Probability = 0.0
     hidden_dropout: Probability = 0.0
     prediction_threshold: Probability = 0.5

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stack_lm import MemoryLayer, StackAttention, explain_backend
 from stack_lm.core.errors import InputError
-from stack_lm.memory import DeltaNet, DeltaStack, DeltaStackActions, Memory, map_tensors
+from stack_lm.memory import DeltaNet, DeltaStack, DeltaStackActions, Memory, leaves, map_tensors
 from stack_lm.memory.delta import addresses, delta_rule, read, write
 from stack_lm.testing.memories import random_actions
 
@@ -20,19 +20,28 @@ def draw(memory, batch_size, length):
 
 def results(memory, state, actions, mask, scan):
     """Readings, states, and gradients of both under fixed weights."""
-    given = [part.clone().requires_grad_() for part in (*state, *actions)]
-    inputs = type(state)(*given[: len(state)]), type(actions)(*given[len(state) :])
+    inputs = map_tensors(lambda part: part.clone().requires_grad_(), (state, actions))
     run = scan(memory, *inputs, mask)
-    found = [run.readings, run.reading, *run.state]
+    found, given = [run.readings, run.reading, *leaves(run.state)], list(leaves(inputs))
     loss = sum((part * torch.linspace(-1, 1, part.numel()).view_as(part)).sum() for part in found)
     return [*found, *torch.autograd.grad(loss, given)]
 
 
 @pytest.mark.parametrize("length", [1, 16, 45])
-@pytest.mark.parametrize("memory", [DeltaNet(6, 2, True), DeltaStack(4, 2, slots=5), DeltaStack(3, 1, True, slots=40)])
+@pytest.mark.parametrize(
+    "memory",
+    [
+        DeltaNet(6, 2, True),
+        DeltaNet(4, 2, convolution_width=3),
+        DeltaStack(4, 2, slots=5),
+        DeltaStack(3, 1, True, 4, True, slots=40),
+    ],
+)
 def test_chunks_equal_steps(memory, length):
     torch.manual_seed(0)
-    before = memory.scan(memory.initial_state(3, dtype=torch.float64), draw(memory, 3, 9)).state
+    state = memory.initial_state(3, dtype=torch.float64)
+    state = memory.set_learned(state, {field.name: torch.randn(field.size) for field in memory.learned})
+    before = memory.scan(state, draw(memory, 3, 9)).state
     actions, mask = draw(memory, 3, length), torch.rand(3, length) < 0.8
     mask[0] = False
     for given_mask in (None, mask):
@@ -106,6 +115,34 @@ def test_layers_read_all_steps_at_once(name, caplog):
     assert not caplog.messages
     with torch.autocast("cpu", torch.bfloat16):
         torch.testing.assert_close(layer(hidden)[0].float(), outputs, rtol=0.1, atol=0.03)
+
+
+def test_a_layer_is_that_of_the_papers():
+    """Written with torch's own convolution and norm, as the released code is."""
+    torch.manual_seed(0)
+    size, heads = 8, 2
+    layer = StackAttention(size, "deltanet", num_heads=heads, convolution_width=4, normalize_reading=True).double()
+    kernel = layer.stack.controls.start["kernel"]
+    assert 0.45 < kernel.abs().max() <= 0.5  # as torch draws it
+    convolution = torch.nn.Conv1d(3 * size, 3 * size, 4, groups=3 * size, padding=3, bias=False).double()
+    convolution.weight.data.copy_(kernel.unflatten(0, (4, 3 * size)).mT.unsqueeze(1))
+    norm = torch.nn.RMSNorm(size // heads, eps=1e-5).double()
+    hidden = torch.randn(2, 11, size, dtype=torch.float64)
+    emitted = layer.stack.controls.projection(hidden)
+    mixed = torch.nn.functional.silu(convolution(emitted[..., : 3 * size].mT)[..., :11].mT)
+    key, query, value = (part.unflatten(-1, (heads, -1)) for part in mixed.split(size, dim=-1))
+    key, query = (part * (part.square().sum(-1, keepdim=True) + 1e-6).rsqrt() for part in (key, query))
+    matrix, readings = torch.zeros(2, heads, 4, 4, dtype=torch.float64), []
+    for t in range(11):
+        matrix = write(matrix, key[:, t], value[:, t], emitted[:, t, 3 * size :].sigmoid())
+        readings.append(norm(read(matrix, query[:, t])).flatten(1))
+    outputs, _, _ = layer(hidden)
+    torch.testing.assert_close(outputs, layer.output(torch.stack(readings, 1)))
+    mask = torch.ones(2, 14, dtype=torch.bool)
+    mask[:, [0, 5, 13]] = False
+    padded = torch.randn(2, 14, size, dtype=torch.float64)
+    padded[mask] = hidden.flatten(0, 1)
+    torch.testing.assert_close(layer(padded, None, mask)[0][mask], outputs.flatten(0, 1))
 
 
 def test_heads_that_do_not_divide_are_refused():
