@@ -333,7 +333,7 @@ def newest(readings: Tensor, mask: Tensor | None, first: Tensor) -> Tensor:
         return readings[:, -1]
     steps = torch.arange(mask.shape[1], device=mask.device)
     last = torch.where(mask, steps, -1).amax(1)
-    found = readings[torch.arange(len(last), device=mask.device), last.clamp(min=0)]
+    found = readings[torch.arange(last.shape[0], device=mask.device), last.clamp(min=0)]
     return torch.where((last >= 0).unsqueeze(1), found, first)
 
 

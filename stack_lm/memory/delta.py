@@ -156,7 +156,7 @@ def convolve(window: Tensor, kernel: Tensor, inputs: Tensor, mask: Tensor | None
     Returns:
         The outputs [B, T, C], anything at skipped steps, and the window after the last step; see `DeltaState`.
     """
-    batch = torch.arange(len(inputs), device=inputs.device).unsqueeze(1)
+    batch = torch.arange(inputs.shape[0], device=inputs.device).unsqueeze(1)
     if mask is not None:  # the steps that are taken come first
         inputs = inputs[batch, (~mask).long().argsort(dim=1, stable=True)]
     rows, length = torch.cat((window, inputs), dim=1), inputs.shape[1]
@@ -287,7 +287,7 @@ class DeltaNet(Memory[Any, Any]):
         if state.window is None:
             return state, actions
         inputs = torch.cat(actions[:3], dim=-1).to(state.matrix.dtype)
-        steps = inputs.view(len(inputs), -1, inputs.shape[-1])
+        steps = inputs.view(inputs.shape[0], -1, inputs.shape[-1])
         outputs, window = convolve(state.window, state.kernel, steps, mask)
         key, query, value = outputs.view_as(inputs).split(self.size, dim=-1)
         actions = actions._replace(key=key, query=query, push_value=F.silu(value))

@@ -134,7 +134,7 @@ class OfHeads(Emission):
 
     def emit(self, logits: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """The strengths [B, heads] and their distributions [B, heads, K + 1]; see `Emission.emit`."""
-        shape = (len(logits), self.heads)
+        shape = (logits.shape[0], self.heads)  # under torch.export, len would be a fixed number
         strengths, distributions = self.of_one.emit(logits.reshape(shape[0] * shape[1], self.of_one.width))
         return strengths.view(shape), None if distributions is None else distributions.unflatten(0, shape)
 

@@ -229,7 +229,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
         total = column.logsumexp((1, 2))  # [B, ry]
         shares = _with_zeros(column - total[:, None, None], total[:, None, None])
         top = _with_zeros(total - total.logsumexp(1, keepdim=True), total)
-        of_new = values.new_zeros(len(under), n + 1, pairs, pairs, self.size)
+        of_new = values.new_zeros(under.shape[0], n + 1, pairs, pairs, self.size)
         if self.size:
             kept = torch.einsum("biqsr,biqsm->biqrm", _share(replaced, moved.unsqueeze(3)), values[:, :, -1])
             of_revealed = _share(revealed, moved.unflatten(3, (states, symbols)).transpose(3, 4)[:, :, None, :, None])
@@ -286,7 +286,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
 
     def reset(self, state: NondeterministicState, rows: Tensor) -> NondeterministicState:
         where: Where = {"device": state.top.device, "dtype": state.values.dtype}
-        return self.hold(~rows, state, self.initial_state(len(state.top), **where))
+        return self.hold(~rows, state, self.initial_state(state.top.shape[0], **where))
 
     def compact(self, state: NondeterministicState, steps: int) -> NondeterministicState:
         """Drop the times before the first that any sequence remembers; see `Memory.compact`.
@@ -295,7 +295,7 @@ class NondeterministicStack(Memory[NondeterministicState, Any]):
             InputError: if the table does not fit in memory after that many more steps.
         """
         n = state.under.shape[1]
-        self._check_room(len(state.top), n + steps, {"device": state.top.device, "dtype": state.top.dtype})
+        self._check_room(state.top.shape[0], n + steps, {"device": state.top.device, "dtype": state.top.dtype})
         if steps == 1 or n == 1 or numbers_hidden() or any(part.requires_grad for part in state):
             return state
         remembered = (state.under > ZERO / 2).any(-1).any(-1).any(-1).any(0)  # [N], of the times under others

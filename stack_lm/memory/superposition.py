@@ -162,7 +162,7 @@ class _Stacks(Memory[SuperpositionState, ChoiceActions]):
         """`measure` after each step: only the cells' occupancy takes the steps, without the values."""
         weights = actions["operation"]
         state = state._replace(cells=state.cells[..., -1:])
-        nothing = weights.new_empty(len(weights), 0)
+        nothing = weights.new_empty(weights.shape[0], 0)
         measured = []
         for of_step in weights.unbind(1):
             new, _ = self.update(state, ChoiceActions(nothing, of_step))

@@ -77,8 +77,8 @@ class BufferedScan(NamedTuple):
 
 def buffered_steps(cell: StackRNNCell, buffers: Buffers, given: Inputs, output_actions: bool) -> Iterator[BufferedStep]:
     """The definition: one step after the other; see `run_buffered`."""
-    state, buffer = cell.initial_state(len(given.values), given.steps), input_buffer(given.values, given.held)
-    pop = buffer.strengths.new_zeros(len(given.values))
+    state, buffer = cell.initial_state(given.values.shape[0], given.steps), input_buffer(given.values, given.held)
+    pop = buffer.strengths.new_zeros(given.values.shape[0])
     for t in range(given.steps):
         active, noise = given.step(t)
         # A sequence that does not take the step pops nothing either.
@@ -114,10 +114,10 @@ def run_buffered(
     Raises:
         ValueError: if a requested backend cannot run this, or a memory of limited size overflows.
     """
-    given = Inputs(items, active, cell.controls.draw_noise((len(items), steps), items), held, steps)
+    given = Inputs(items, active, cell.controls.draw_noise((items.shape[0], steps), items), held, steps)
     system = System(cell.memory, cell.controls, Controlled(cell.controller, Buffer(buffers.pop, buffers.projection)))
     backend, _ = cell.choose_backend(items, system=system, has_mask=active is not None, n_steps=items[..., 0].numel())
-    first = cell.initial_state(len(items), steps)
+    first = cell.initial_state(items.shape[0], steps)
     compiled = None if backend == "reference" else dispatch.run_compiled(backend, system, given, first)
     if compiled is None:
         done = list(buffered_steps(cell, buffers, given, output_actions))
@@ -132,7 +132,7 @@ def run_buffered(
     own = blank({"input_pop_strength": popped, "output_push_strength": pushed}, active)
     if not output_actions:
         return BufferedScan(outputs, own["output_push_strength"], Actions())
-    there = popped.new_full((len(items),), items.shape[1]) if held is None else held.sum(1).to(popped.dtype)
+    there = popped.new_full((items.shape[0],), items.shape[1]) if held is None else held.sum(1).to(popped.dtype)
     # The pop that a step emits is applied in the next step, if there is one.
     taken = F.pad(popped[:, :-1], (1, 0))
     taken = taken if active is None else taken.masked_fill(~active, 0)

@@ -61,15 +61,22 @@ def check_equal(model, program):
 @pytest.mark.parametrize("fields", MEMORIES, ids=str)
 def test_every_memory_is_exported_whole(fields, controller):
     model = make(controller=controller, **fields)
-    if fields.get("num_heads", 1) > 1:
-        with pytest.raises(Exception, match="Constraints violated"):  # a fixed batch only, as docs/clients.md says
-            exported(model)
-        return
     check_equal(model, exported(model))
 
 
-def test_an_exported_model_takes_any_length_and_is_for_inference():
-    model, ids = make(), torch.randint(0, 23, (3, 9))
+@pytest.mark.slow
+@pytest.mark.parametrize("fields", MEMORIES, ids=str)
+def test_every_memory_is_exported_step_by_step_with_a_dynamic_batch(fields):
+    model, ids = make(**fields), torch.randint(0, 23, (3, 4))
+    model.set_scan_backend("reference")
+    mask = torch.ones_like(ids)
+    example, mask[-1, :2] = (ids[:2].clone(), mask[:2].clone()), 0
+    program = torch.export.export(WithActions(model), example, dynamic_shapes=({0: BATCH},) * 2).module()
+    torch.testing.assert_close(program(ids, mask).logits, model(ids, mask).logits, atol=1e-5, rtol=0)
+
+
+def test_an_exported_model_takes_any_batch_and_length_and_is_for_inference():
+    model, ids = make(memory_size=4, num_heads=2, pop_control="expected_value"), torch.randint(0, 23, (3, 9))
     shapes = {"input_ids": {0: BATCH, 1: LENGTH}}
     program = torch.export.export(model, (ids[:2, :4].clone(),), dynamic_shapes=shapes).module()
     torch.testing.assert_close(program(ids).logits, model(ids).logits, atol=1e-5, rtol=0)
@@ -81,6 +88,7 @@ RECURRENT = {"controller": "lstm", "hidden_size": 8, "memory_size": 3}
 NETWORKS = {
     "deep": DeepStackRNNConfig(layers=[{"memory_size": 3}, {"memory": "none"}], auxiliary_losses=[{"layer": 0}]),
     "attention": StackTransformerConfig(layers=["attention", "stack"], hidden_size=16),
+    "heads": StackTransformerConfig(layers=["attention", {"memory": "stack", "num_heads": 2}], hidden_size=16),
     "recurrent": StackTransformerConfig(layers=[RECURRENT, "attention"], hidden_size=16, position_encoding="rotary"),
     "learned": StackTransformerConfig(layers=["attention"], hidden_size=16, position_encoding="learned"),
 }
