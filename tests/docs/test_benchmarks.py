@@ -109,11 +109,13 @@ QUICK = {
         {"VOCABULARY": 20, "BATCH": 2, "TOKENS": 3},
     ),
     "stack_attention": (["--quick", "--threads", "1"], {}),
+    "own_memory": (["--memory", "deltanet", "--batch", "1", "--length", "2", "--seconds", "1"], {}),
     "library_models": (["--types", "gpt2", "bert-like", "--batch", "1", "--length", "4", "--seconds", "1"], {}),
 }
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # torch.compile's, of its own look at inputs
 @pytest.mark.parametrize("name", QUICK)
 def test_a_quick_run(load, capsys, monkeypatch, name):
     module, (options, settings) = load(name), QUICK[name]
