@@ -6,7 +6,7 @@ intervention is a memory that replaces the layer's own. Compiled scans do not su
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Unpack
@@ -30,12 +30,14 @@ class Intervention:
         one_element: the memory is emptied before each step, so that it holds only the element that the step pushes.
         reading: [R], replaces every reading; None keeps it.
         exit: [X], replaces the memory's vector for a head (see `Memory.output_features`); None keeps it.
+        observe: called after each step with its actions and its reading [B, R], which have gradients.
     """
 
     actions: Mapping[str, float | Tensor] = field(default_factory=dict)
     one_element: bool = False
     reading: Tensor | None = None
     exit: Tensor | None = None
+    observe: Callable[[Any, Tensor], None] | None = None
 
 
 class IntervenedState(NamedTuple):
@@ -126,6 +128,8 @@ class IntervenedMemory(Memory[IntervenedState, Any]):
         after, reading = self.memory.update(before, actions)
         if self.intervention.reading is not None:
             reading = self.intervention.reading.to(reading).expand_as(reading)
+        if self.intervention.observe is not None:
+            self.intervention.observe(actions, reading)
         exits = self._exit(actions, reading) if self.output_size else None
         return IntervenedState(after, state.steps + 1, tuple(actions), reading, exits), reading
 

@@ -24,6 +24,7 @@ from ..memory.viterbi import Tables, best_runs
 from ..models.cache import CACHE_NAME, MemoryCache
 from ..models.kinds import kind_of
 from ..nn import memory_states
+from ..nn.dead_zone import DeadZone, dead_zone
 from ..nn.interventions import Intervention, intervene
 from .batches import Scored, Tail, common_prefix, first_logprobs, token_logprobs
 from .encoding import Encoding, SentenceEncoder, WordStrength, run_of_words, strengths_of_words
@@ -217,6 +218,17 @@ class ModelScorer(SequenceReader):
                 )
                 contents[word] = by_word  # of several tokens, the last is kept
         return contents
+
+    def dead_zone(self, words: Sequence[str], tags: Sequence[str] | None = None) -> DeadZone | None:
+        """Measure how far the memory's readings reach in one sentence; see `stack_lm.nn.dead_zone`.
+
+        None without a memory whose elements have strengths, for less than two tokens, and for attention over windows.
+        """
+        (encoding,) = self._encoder.encode([words], None if tags is None else [tags])
+        ids = torch.tensor([encoding.ids], device=self.model.device)
+        if not self.memories or not 2 <= ids.shape[1] <= (self.window or ids.shape[1]):
+            return None
+        return dead_zone(self.memories[self.layer], lambda: self.model(ids, labels=ids, use_cache=False).loss)
 
     def _replay(self, ids: Sequence[int]) -> Iterator[Any]:
         """The states of a memory after each token; see `memory_states`."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from inspect import signature
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,12 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..core.errors import InputError
+from ..core.labels import IGNORED
 from ..models.cache import CACHE_NAME
 from ..models.kinds import TEXT, choose_class, kind_of
 from ..models.loss import multiplies_bfloat16
+from ..nn import memories
+from ..nn.dead_zone import dead_zone
 from .batches import Batches, Collated, collate
 from .carried import CarriedState
 from .config import RunConfig
@@ -53,6 +58,8 @@ class Trainer(TrainingLoop):
         initial = InitialModel(self.config.training.initial_model)
         model, notes = make_model(self.config, self.data.tokenizer, initial)
         self.notes += [*notes, *self.data.notes]
+        if checkpoint is None:
+            self.notes += dead_zone_notes(model, [ids[:40] for ids in islice(self.data.validation, 8)])
         if self.config.data.mode == "continuous":
             kind = kind_of(model.config)
             if kind is None or not kind.continuous:
@@ -148,6 +155,14 @@ class Trainer(TrainingLoop):
         new, self._signs = lasting - self._warned, {*signs}
         self._warned |= new
         return [f"warning: {sign}: {about}" for sign, about in signs.items() if sign in new]
+
+
+def dead_zone_notes(model: PreTrainedModel, sentences: Sequence[Sequence[int]]) -> list[str]:
+    """A line if a memory of a new model is in the dead zone, in some sentences; see `stack_lm.nn.dead_zone`."""
+    ids, labels = collate(sentences, model.device)
+    loss = partial(model, input_ids=ids, labels=labels, use_cache=False)
+    zones = [dead_zone(layer, lambda: loss().loss, labels != IGNORED) for layer in memories(model)]
+    return [*dict.fromkeys(zone.warning for zone in zones if zone and zone.warning)]
 
 
 def choose_loss_dtype(wanted: str, accelerator: Accelerator) -> tuple[str | None, str]:

@@ -57,6 +57,9 @@ def test_inspect(capsys, models, tmp_path):
     assert (found["memory"], found["controls"]["pop"]) == ("stack", "fixed to 1")
     assert (found["signal"], found["decoder"]) == ("push_strength", "algorithm1")
     assert re.sub("[()]", "", found["tree"]) == SENTENCE
+    zone = scorer.dead_zone(words)
+    assert found["dead_zone"]["own_share"] == pytest.approx(zone.own_share, abs=1e-5)
+    assert {*found["dead_zone"]["gradients"]} == {"push_strength", "read_strength"}
     assert found["written"] == [str(page), str(figure), str(distributions)]
     assert SENTENCE in page.read_text()
     assert figure.read_bytes().startswith(b"\x89PNG")
@@ -64,7 +67,7 @@ def test_inspect(capsys, models, tmp_path):
     status, out, _ = run(capsys, "inspect", models / "stack", SENTENCE, "--output", page)
     assert status == 0
     assert re.sub("[()]", "", out.splitlines()[0]) == SENTENCE
-    assert f"written: {page}" in out
+    assert f"\n{zone}\nwritten: {page}" in out
 
 
 def test_a_sentence_after_options_or_from_standard_input(capsys, models, tmp_path, monkeypatch):
@@ -97,6 +100,7 @@ def test_inspect_shows_memories_that_make_no_trees_action_by_action(capsys, mode
     for name, values in trace.actions[0].items():
         np.testing.assert_allclose(found[name], values, atol=1e-5)
     assert (found["memory"], found["written"]) == (model, [str(page), str(figure)])
+    assert ("dead_zone" in found) == (model == "deque")
     assert shown in page.read_text()
     assert figure.read_bytes().startswith(b"\x89PNG")
     status, out, _ = run(capsys, *arguments)

@@ -22,6 +22,7 @@ from stack_lm.tasks import make_task
 from stack_lm.training.trials.computation import TaskModel, choose_example, compute, load_task_model
 from stack_lm.training.trials.config import TaskConfig
 from stack_lm.training.trials.merging import read_trials
+from stack_lm.training.trials.scores import measure_dead_zone
 from stack_lm.training.trials.trial import Trial
 
 STACK = {"push_control": "sigmoid", "pop_control": "sigmoid", "read_control": 1.0}
@@ -176,11 +177,41 @@ def test_the_run_of_a_nondeterministic_stack(capsys, tmp_path, size):
     assert png_size(figure)[1] > 300
 
 
+@pytest.mark.parametrize("task", ["test/per_step", "test/sets", "test/pair"])
+def test_the_dead_zone_of_padded_strings_is_that_of_each(task):
+    values = small_tasks.config_values(task)
+    values["model"] |= STACK | {"pop_strength_init": 0.1}
+    trial = Trial(build(TaskConfig, values))
+    model, encoding = trial.model.eval(), trial.encoding
+    examples = encoding.task.split("train", 0)
+    together = measure_dead_zone(model, encoding, encoding.encode(examples))
+    counts = [len(encoding.encode([example]).inputs[0]) - 1 for example in examples]
+    alone = [measure_dead_zone(model, encoding, encoding.encode([example])).own_share for example in examples]
+    assert together.own_share == pytest.approx(np.average(alone, weights=counts), rel=1e-5)
+    assert 0 < together.older_share < 1
+
+
+@pytest.mark.parametrize("dead", [True, False])
+def test_a_note_of_the_dead_zone(tmp_path, capsys, dead):
+    model = STACK | {"read_control": 0.1 if dead else 1.0, "pop_strength_init": 0.2}
+    table = small_tasks.write_table(
+        tmp_path,
+        "Strings",
+        {("echo",): {"task": "test/per_step", "model": model}},
+        columns=["task"],
+        measures=["accuracy.median"],
+        seeds=2,
+    )
+    assert TRAIN.main([str(table)]) == 0
+    assert capsys.readouterr().err.count("seeds 0 to 1: at the start, 100% of a reading") == dead
+
+
 def test_a_plot_of_one_string(capsys, tmp_path, monkeypatch):
     saved(tmp_path / "m", "test/per_step", **STACK)
     monkeypatch.chdir(tmp_path)
     told = run_json(capsys, "inspect", "m", "a b b a", "--figure", "figure.svg")
     assert (told["inputs"], len(told["outputs"])) == ("a b b a".split(), 4)
+    assert 0 < told["dead_zone"]["own_share"] < 1
     for label in ("pop strength (elements)", "push strength (elements)", "symbol that is read at each step"):
         assert f"<!-- {label} -->" in (tmp_path / "figure.svg").read_text()
 

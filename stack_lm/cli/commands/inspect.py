@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from ...core.trace import StackRun, Trace
     from ...nn.controlled import ControlledMemory
+    from ...nn.dead_zone import DeadZone
     from ...scoring.sentences import ModelScorer
 
 # The page shows the stack after each word, so its size is quadratic in the number of words.
@@ -75,8 +76,11 @@ def run(options: argparse.Namespace) -> Report:
         save_figure(path, figure)
     written = [path for path in outputs.values() if path is not None]
     record = inspection.record | _describe_run(inspection.computation.run) | {"written": written}
+    if inspection.zone is not None:
+        record["dead_zone"] = inspection.zone._asdict() | {"older_share": inspection.zone.older_share}
     tree = [] if inspection.tree is None else [str(inspection.tree)]
-    return Report(record, [*tree, _table(inspection)], written)
+    reach = [str(inspection.zone)] if inspection.zone else []
+    return Report(record, [*tree, _table(inspection), *reach], written)
 
 
 class _Inspection(NamedTuple):
@@ -89,6 +93,7 @@ class _Inspection(NamedTuple):
         table: the columns of the table to print, by name, those of text first.
         n_texts: the number of its columns of text.
         figures: functions that draw the requested figures, by path; None is no figure.
+        zone: how far the readings of a memory with strengths reach.
         tree: the tree of a sentence, if the memory gives one.
         gold: its gold tree.
     """
@@ -99,6 +104,7 @@ class _Inspection(NamedTuple):
     table: dict[str, Sequence[Any]]
     n_texts: int
     figures: Mapping[str | None, Callable[[], Figure]]
+    zone: DeadZone | None = None
     tree: ConstituencyTree | None = None
     gold: ConstituencyTree | None = None
 
@@ -148,7 +154,7 @@ def _inspect_sentence(options: argparse.Namespace) -> _Inspection:
         for label, numbers in zip(panel.labels, panel.numbers.tolist(), strict=True):
             table[f"{panel.name} {label}".strip()] = numbers
     figures = {options.figure: draw, options.distributions: partial(plot_distributions, trace, title=options.model)}
-    return _Inspection(computation, about, record, table, 1, figures, tree, gold)
+    return _Inspection(computation, about, record, table, 1, figures, scorer.dead_zone(words, tags), tree, gold)
 
 
 def _describe_memory(
@@ -170,9 +176,11 @@ def _describe_memory(
 def _inspect_string(options: argparse.Namespace) -> _Inspection:
     """One string of the task that a model was trained on."""
     from ...training.trials.computation import choose_example, compute, describe_network, load_task_model
+    from ...training.trials.scores import measure_dead_zone
 
     source = load_task_model(options.model)
-    computation = compute(source, choose_example(source.task, options.words, None, 0))
+    example = choose_example(source.task, options.words, None, 0)
+    computation = compute(source, example)
     if len(computation.inputs) > LONGEST:
         raise InputError(f"a page shows at most {LONGEST} symbols; the string has {len(computation.inputs):,}")
     about = {"model": options.model, "task": str(source.task)} | describe_network(source.model)
@@ -186,7 +194,8 @@ def _inspect_string(options: argparse.Namespace) -> _Inspection:
     if computation.buffered and computation.run is not None:
         table = {"step": computation.steps}
     figures = {options.figure: partial(plot_computation, computation, title=str(source.task))}
-    return _Inspection(computation, about, record, table, len(table), figures)
+    zone = measure_dead_zone(source.model, source.encoding, source.encoding.encode([example]))
+    return _Inspection(computation, about, record, table, len(table), figures, zone)
 
 
 def _describe_run(run: StackRun | None) -> dict[str, Any]:

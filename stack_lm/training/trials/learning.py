@@ -21,8 +21,9 @@ from ...nn import draw_noise, with_noise
 from ..optimizer import make_optimizer
 from ..together import Together, check_scan, stack_padded
 from .auxiliary import auxiliary_loss
+from .computation import choose_example
 from .encoding import Encoded, loss_weights, weighted_loss
-from .scores import run
+from .scores import measure_dead_zone, run
 from .trial import Trial, below
 from .unfinished import Clock, State, StateFile
 
@@ -54,7 +55,7 @@ def train(
 
     Args:
         trials: differing only in their seeds; all are trained at once if `can_join` allows it.
-        report: called after each epoch.
+        report: called after each epoch, and with 0 completed if there is something to say about the start.
         file: where to write, about once a minute, the state of trials that are trained at once. If it has a state, they
             resume from it, and end as if they had not been interrupted.
 
@@ -69,12 +70,16 @@ def train(
         for i, trial in enumerate(trials):
             results += train([trial], lambda share, text, i=i: report((i + share) / len(trials), text))  # type: ignore[misc]
         return results
-    started, clock = time.perf_counter(), Clock()
+    started, clock, first = time.perf_counter(), Clock(), trials[0]
+    example = choose_example(first.encoding.task, None, None, first.config.seed)
+    zone = measure_dead_zone(first.model.eval(), first.encoding, first.encoding.encode([example]))
     torch.manual_seed(trials[0].config.seed)  # of dropout of a trial that `can_join` leaves alone
     for trial in trials:
         trial.prepare()
     state = None if file is None else file.load()
     if file is None or state is None:
+        if zone and zone.warning:
+            report(0, zone.warning)
         group = _JointTrials(trials)
     else:
         try:

@@ -255,7 +255,7 @@ class Experiment:
             def report(job: int, share: float, text: str = "") -> None:
                 advance((share - shares[job]) * len(groups[job]))
                 shares[job] = share
-                if text and not self.quiet and clocks[job].due():
+                if text and not self.quiet and (share == 0 or clocks[job].due()):
                     print_note(f"{describe_group(groups[job])}: {text}")
 
             for i, results in run_jobs(jobs, self.jobs, report):

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from ...core.errors import InputError
+from ...nn import memories
+from ...nn.dead_zone import DeadZone, dead_zone
 from ...tasks.scores import Answers, summarize
-from .encoding import Encoded, Encoding
+from .encoding import Encoded, Encoding, loss_weights, weighted_loss
 
 # Steps times strings scored at a time.
 _BATCH = 50_000
@@ -115,6 +117,27 @@ def run(model: Any, inputs: Tensor, outputs: int, encoding: Encoding) -> Tensor:
         label: Tensor = model(inputs, use_cache=False).logits
         return label.unsqueeze(1)
     return model(inputs, use_cache=False).logits
+
+
+def measure_dead_zone(model: Any, encoding: Encoding, examples: Encoded) -> DeadZone | None:
+    """Measure how far the readings of a model's first memory reach; see `stack_lm.nn.dead_zone`.
+
+    Args:
+        model: any, in evaluation mode.
+        encoding: the encoding of the task for it.
+        examples: as it encodes them. The loss is the mean over their outputs.
+    """
+    if not (layers := memories(model)):
+        return None
+    examples = Encoded(*(part.to(model.device) for part in examples))
+    labels = examples.labels.to(model.dtype) if examples.labels.dim() == 3 else examples.labels
+    weights = loss_weights(examples.trained, "mean", dtype=model.dtype)
+
+    def loss() -> Tensor:
+        return weighted_loss(run(model, examples.inputs, labels.shape[1], encoding), labels, weights)
+
+    inside = torch.arange(examples.inputs.shape[1], device=model.device) < examples.steps.unsqueeze(1)
+    return dead_zone(layers[0], loss, None if encoding.buffered else inside)
 
 
 def decide(model: Any, logits: Tensor, encoding: Encoding) -> Tensor:
