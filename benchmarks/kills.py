@@ -33,10 +33,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from safetensors.torch import load_file
 
+from stack_lm.cli.files import FIGURES, check_files
+from stack_lm.cli.options import option
 from stack_lm.core.checks import build
 from stack_lm.core.console import positive_int, print_json, print_note, print_table, run_command
 from stack_lm.core.errors import InputError
-from stack_lm.figures.figures import check_figure_names, new_figure, save_figure, with_plain_text
+from stack_lm.figures.figures import new_figure, save_figure, with_plain_text
 from stack_lm.text import generate_corpus
 from stack_lm.training.checkpoints import all_checkpoints, checkpoint_step
 from stack_lm.training.config import RunConfig
@@ -251,13 +253,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--kills", type=positive_int, default=100, help="over all cases (default: 100)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments (default: 0)")
-    parser.add_argument("--figure", metavar="F", help="draw where the runs were killed: .png, .pdf or .svg")
+    option(parser, "--figure FILE", "draw where the runs were killed: .png, .pdf or .svg", endings=FIGURES)
     parser.add_argument("--json", action="store_true", help="print the results as one JSON object")
     options = parser.parse_args(arguments)
     rows: list[dict[str, Any]] = []
 
     def run() -> None:
-        check_figure_names(options.figure)
+        check_files(options)
         torch.set_num_threads(1)
         for number, (case, kills) in enumerate(zip(CASES, split(options.kills, len(CASES)), strict=True)):
             if not kills:

@@ -42,8 +42,9 @@ def write_trees(
     Raises:
         InputError: if the file cannot be written, or its name has another ending.
     """
-    check_tree_file(path)
     ending = Path(path).suffix.lower()
+    if ending not in ENDINGS:
+        raise InputError(f"trees are written to {', '.join(filter(None, ENDINGS))}; got {path!r}")
     if ending == ".jsonl":
         records = []
         for i, tree in enumerate(trees):
@@ -59,16 +60,6 @@ def write_trees(
     else:
         text = "".join(("" if tree is None else tree.brackets()) + "\n" for tree in trees)
     write_text(path, text)
-
-
-def check_tree_file(path: str) -> None:
-    """Reject the name of a tree file that could not be written, before there are trees.
-
-    Raises:
-        InputError: for another ending.
-    """
-    if Path(path).suffix.lower() not in ENDINGS:
-        raise InputError(f"trees are written to {', '.join(filter(None, ENDINGS))}; got {path!r}")
 
 
 def tree_record(tree: ConstituencyTree | None, distances: np.ndarray | None = None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ..eval.significance import mcnemar
 from ..hub.locating import find_models
 from ..text.records import read_records
 from .choice_runs import MEAN_OVER_SETS, SETS, SHOWN_VALUES, report_runs, runs_record, shown_properties
-from .files import TABLES, check_different, check_ending, check_outputs, short_names
+from .files import check_different, check_files, short_names
 from .options import DEVICE, option, shared
 from .printing import PrintedTable
 from .report import Problems, Report
@@ -64,12 +64,11 @@ def add_choice_options(parser: argparse.ArgumentParser, formats: Sequence[str], 
 def check_choice_options(options: argparse.Namespace, what: str = "language model") -> None:
     """Check the options before a model is loaded; messages call the model `what`."""
     check_different(options.data)
-    check_ending("--items", options.items, TABLES)
     check_runs(options.models, options.against)
     if options.items is not None and len(options.models) > 1:
         raise InputError(f"--items takes the items of one model; got {len(options.models)} models")
     models = [*options.models, *options.against]
-    check_outputs({"--items": options.items}, [*models, *options.data])
+    check_files(options, *models, *options.data)
     find_models(*(path for path in models if not Path(path).is_file()), what=what)
 
 

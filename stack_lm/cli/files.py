@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import glob
 import os
 from collections import Counter
 from collections.abc import Sequence
-from itertools import combinations
 from pathlib import Path
 
 from ..core.atomic import find_target
@@ -14,52 +14,45 @@ from ..core.errors import InputError
 from ..text.records import is_pattern
 
 TABLES = (".tsv", ".csv", ".txt", "")
-PAGES = (".html", ".htm")
+PAGES, FIGURES = (".html", ".htm"), (".png", ".pdf", ".svg")
 # In an input directory, files with these endings are results of earlier runs.
 _RESULTS = (".tsv", ".html", ".htm", ".png", ".pdf", ".svg", ".tex")
 
 
-def check_ending(option: str, path: str | None, endings: Sequence[str]) -> None:
-    """Reject a file whose ending does not match the format to be written.
+def check_files(options: argparse.Namespace, *inputs: str | None) -> None:
+    """Check the files that a command writes, of the options that have `endings`, before it does any work.
+
+    A file must have one of the endings ("" is none), can exist, overwrites no input, and has one result only.
 
     Args:
-        option: the option for the file.
-        path: the path of the file; None for no file.
-        endings: the allowed endings; "" allows a name without one.
-
-    Raises:
-        InputError: naming the allowed endings.
-    """
-    if path is not None and Path(path).suffix.lower() not in endings:
-        allowed = ", ".join(ending or "no ending" for ending in endings)
-        raise InputError(f"{option} must end in one of {allowed}; got {path!r}")
-
-
-def check_outputs(outputs: dict[str, str | None], inputs: Sequence[str | None]) -> None:
-    """Refuse to overwrite an input file, to write two results to one file, or to write to an impossible path.
-
-    Args:
-        outputs: paths by option; None for no file.
+        options: the options of the command.
         inputs: files, patterns of files, directories, and names that are not paths, such as `nltk:brown`. In a
             directory every file except tables, pages and figures counts as an input.
 
     Raises:
-        InputError: naming the option and the file.
+        InputError: naming the option and the file; or for a figure without matplotlib.
     """
-    written = {option: path for option, path in outputs.items() if path is not None}
-    for option, path in written.items():
-        if not path:
-            raise InputError(f"{option} must name a file; it is empty")
-        if path == "-":
-            raise InputError(f"{option} must name a file; got '-', but this command writes no file to standard output")
+    written: dict[str, str] = {}  # the options, by the real paths
+    for name, endings in options.endings.items():
+        option, path = f"--{name}", getattr(options, name)
+        if path is None or (path == "-" and "-" in endings):  # of no file, or of standard output
+            continue
+        if path in ("", "-"):
+            raise InputError(f"{option} must name a file; got {path!r}")
+        if Path(path).suffix.lower() not in endings:
+            allowed = ", ".join(ending or "no ending" for ending in endings)
+            raise InputError(f"{option} must end in one of {allowed}; got {path!r}")
+        if endings is FIGURES:
+            from ..figures.figures import check_matplotlib
+
+            check_matplotlib()
         find_target(path)
         for name in filter(None, inputs):
             sources = glob.glob(name, recursive=True) if is_pattern(name) else [name, name.partition(":")[2]]
             if any(_is_read(path, source) for source in sources):
                 raise InputError(f"{option} {path} would overwrite a file that the command reads; name another")
-    for (option, path), (other, second) in combinations(written.items(), 2):
-        if os.path.realpath(path) == os.path.realpath(second):
-            raise InputError(f"{other} and {option} must be different files; got {path} for both")
+        if (other := written.setdefault(os.path.realpath(path), option)) != option:
+            raise InputError(f"{option} and {other} must be different files; got {path} for both")
 
 
 def check_different(arguments: Sequence[str]) -> None:

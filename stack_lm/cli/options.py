@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.console import non_negative_int, positive_int
+from .files import FIGURES, TABLES
 
 # The types of values, by their names in a usage line.
 _TYPES = {"N": positive_int, "SEED": non_negative_int, "X": float}
 _SETTINGS: dict[str, dict[str, Any]] = {
     "--batch-tokens N": {"default": 2048},
+    "--figure FILE": {"endings": FIGURES},
+    "--items FILE": {"endings": TABLES},
     "--layer N": {"type": int},
     "--word-strength": {"choices": ("first", "last", "sum", "max"), "default": "last"},
 }
@@ -33,7 +36,6 @@ _HELP = {
     "parse)",
     "--limit N": "only the first N {}",
     "--max-words N": "only sentences of at most N words, not counting removed ones",
-    "--output FILE": "{}",
     "--seed SEED": "{}",
     "--segmentation": "layout of the text (default: the one that fits the source)",
     "--signal": "source of the distances (default: the push strength; the pop strength if the push is fixed; the depth "
@@ -49,7 +51,7 @@ TEXT = ("--split", "--segmentation", "--column")
 PARSING = ("--signal", "--decoder", *LAYER, *DEVICE)  # of models whose strengths become trees
 
 
-def option(parser: Any, form: str, help: str, **settings: Any) -> None:
+def option(parser: Any, form: str, help: str, *, endings: Sequence[str] | None = None, **settings: Any) -> None:
     """Add an option or an argument in the form of a usage line.
 
     Args:
@@ -58,6 +60,7 @@ def option(parser: Any, form: str, help: str, **settings: Any) -> None:
             "[SENTENCE ...]", whose name is that of its value, in the plural for several. N is a whole number of at
             least 1, SEED one of at least 0, X a number; "..." adds up if the option is repeated.
         help: to which a default is added.
+        endings: of a file that the command writes; see `check_files`.
         settings: further settings of `add_argument`.
     """
     words = form.strip("[]").split() if form.startswith("[") else form.split()
@@ -77,7 +80,9 @@ def option(parser: Any, form: str, help: str, **settings: Any) -> None:
         help += f" (default: {settings['default']})"
     if not names:
         names = [settings.pop("dest", value.lower() + "s" * bool(several))]
-    parser.add_argument(*names, help=help, **settings)
+    action = parser.add_argument(*names, help=help, **settings)
+    if endings is not None:
+        parser.set_defaults(endings=(parser.get_default("endings") or {}) | {action.dest: endings})
 
 
 def shared(parser: Any, *names: str, **subjects: str) -> None:
@@ -96,8 +101,7 @@ def shared(parser: Any, *names: str, **subjects: str) -> None:
             settings["choices"] = _names(form)
         if form == "--data SOURCE":
             settings["required"] = True
-        names_and_value = f"-o, {form}" if form == "--output FILE" else form
-        option(parser, names_and_value, _HELP[form].format(subject), **settings)
+        option(parser, form, _HELP[form].format(subject), **settings)
 
 
 def _names(form: str) -> Sequence[str]:

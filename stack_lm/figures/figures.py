@@ -9,7 +9,6 @@ import functools
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from ..parsing.trees import ConstituencyTree
 
-FORMATS = (".png", ".pdf", ".svg")
 # Distinct in grey and for colour-blind readers (Okabe and Ito).
 COLORS = {"push_strength": "#0072B2", "pop_strength": "#D55E00", "read_strength": "#009E73"}
 # For several models, groups or rows, and lines that are distinct in grey as well.
@@ -34,7 +32,6 @@ SERIES_COLORS = (*COLORS.values(), "#CC79A7", "#E69F00", "#56B4E9")
 # Pale enough for dark text on them (after Okabe and Ito), and never equal to a neighbour.
 ELEMENT_COLORS = ("#9ecae8", "#f5c98a", "#9fd8c2", "#eac2d9", "#f2eb9a", "#c9c9c9")
 LINES, MARKERS = ("-", "--", ":", "-."), "osD^v*P"
-NO_MATPLOTLIB = "figures need matplotlib: pip install 'stack-lm[plots]'"
 # Texts without formulas, since a word may have dollars; and what all figures share.
 _STYLE: Any = {"text.parse_math": False, "legend.frameon": False, "axes.spines.top": False, "axes.spines.right": False}
 _PER_ROW = 7
@@ -45,25 +42,14 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-def can_draw() -> bool:
-    """True if matplotlib is installed."""
-    return importlib.util.find_spec("matplotlib") is not None
-
-
-def check_figure_names(*paths: str | None) -> None:
-    """Check the names of figures before any work is done.
-
-    Args:
-        paths: the paths of the figures to write; None is no figure.
+def check_matplotlib() -> None:
+    """Check that matplotlib is installed.
 
     Raises:
-        InputError: for an ending that is not a figure format, or without matplotlib.
+        InputError: if it is not.
     """
-    for path in filter(None, paths):
-        if Path(path).suffix.lower() not in FORMATS:
-            raise InputError(f"a figure's name must end in one of {', '.join(FORMATS)}; got {path!r}")
-        if not can_draw():
-            raise InputError(NO_MATPLOTLIB)
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InputError("figures need matplotlib: pip install 'stack-lm[plots]'")
 
 
 def with_plain_text(draw: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -71,8 +57,7 @@ def with_plain_text(draw: Callable[Arguments, Result]) -> Callable[Arguments, Re
 
     @functools.wraps(draw)
     def wrapped(*arguments: Arguments.args, **settings: Arguments.kwargs) -> Result:
-        if not can_draw():
-            raise InputError(NO_MATPLOTLIB)
+        check_matplotlib()
         from matplotlib import rc_context
 
         with rc_context(_STYLE):

@@ -1,8 +1,10 @@
 """The names of files in what commands print."""
 
+from argparse import Namespace
+
 import pytest
 
-from stack_lm.cli.files import check_outputs, short_names
+from stack_lm.cli.files import check_files, short_names
 from stack_lm.core.errors import InputError
 
 
@@ -24,4 +26,4 @@ def test_short_names(paths, names):
 
 def test_a_dash_is_no_file():
     with pytest.raises(InputError, match="--output must name a file; got '-'"):
-        check_outputs({"--output": "-"}, [])
+        check_files(Namespace(output="-", endings={"output": (".txt", "")}))

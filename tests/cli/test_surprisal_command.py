@@ -223,7 +223,7 @@ def test_wrong_input_is_one_line_and_leaves_nothing(capsys, models, data, tmp_pa
     for arguments, message in [
         (("--data", data, "--column", "txt"), f"{data} has no column 'txt'"),
         (("--data", tmp_path / "folder"), "folder is a directory, not a file"),
-        (("--data", data, "--figure", tmp_path / "f.gif"), "a figure's name must end in one of .png, .pdf, .svg"),
+        (("--data", data, "--figure", tmp_path / "f.gif"), "--figure must end in one of .png, .pdf, .svg"),
         ((model, "--data", data), f"{model} is given twice"),
         (("--data", data, "--json", "--output", "-"), "both print on standard output; leave one out"),
         (("--data", data, "--output", tmp_path / "x.xls"), "--output must end in one of .csv, .tsv, .jsonl, .parquet"),

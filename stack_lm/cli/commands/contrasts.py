@@ -15,7 +15,7 @@ from ...core.messages import unknown_name
 from ...eval.contrasts import RegionContrasts, Row, contrast_region, region_by_columns, region_by_pattern
 from ...text.files import check_file
 from ...text.formats import read_rows
-from ..files import TABLES, check_ending, check_outputs
+from ..files import check_files
 from ..options import option, shared
 from ..printing import PrintedTable
 from ..report import Report
@@ -44,8 +44,7 @@ def run(options: argparse.Namespace) -> Report:
         raise InputError(f"--by takes one or two columns; got {len(options.by)}")
     if not options.region and not options.pattern:
         raise InputError("give a --region or a --pattern")
-    check_ending("--items", options.items, TABLES)
-    check_outputs({"--items": options.items}, [options.table])
+    check_files(options, options.table)
     rows = [row for _, row in read_rows(options.table, None, fail, None)[1] if isinstance(row, dict)]
     columns = list(rows[0]) if rows else []
     for name in ("sentence", "position", "word", options.item, *options.by, options.column):

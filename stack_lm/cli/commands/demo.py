@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> Report:
         raise InputError(f"--output {output} is neither empty nor an earlier demo; name another directory")
     if options.limit <= 2 * HELD_OUT:
         raise InputError(f"--limit must be more than {2 * HELD_OUT}; got {options.limit}")
-    from ...figures.figures import NO_MATPLOTLIB, can_draw
+    from ...figures.figures import check_matplotlib
     from ...text.generated import generate_corpus
     from . import agreement, parse, parse_f1, perplexity, strengths, train_lm
 
@@ -69,9 +69,12 @@ def run(options: argparse.Namespace) -> Report:
     rules = ("--data", trees, "--convention", "prpn", "--baselines")
     results["parsing"] = _run(options, "parse-f1", parse_f1, stack, *rules)
     results["parse"] = _run(options, "parse", parse, stack, SENTENCE)
-    figure = ["--figure", str(output / FIGURE)] if can_draw() else []
-    if not figure:
-        print_note(f"no figure is drawn: {NO_MATPLOTLIB}")
+    figure = ["--figure", str(output / FIGURE)]
+    try:
+        check_matplotlib()
+    except InputError as error:
+        figure = []
+        print_note(f"no figure is drawn: {error}")
     results["strengths"] = _run(options, "strengths", strengths, stack, "--data", trees, *figure)
     results["seconds"] = time.perf_counter() - started
     write_text(output / "metrics.json", json.dumps(json_value(results), indent=2) + "\n")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core.atomic import write_text
 from ...core.errors import InputError
 from ...figures.computation import Computation, computation_of_trace, plot_computation
-from ...figures.figures import check_figure_names, plot_distributions, plot_strengths, save_figure
+from ...figures.figures import plot_distributions, plot_strengths, save_figure
 from ...figures.page import render_page
 from ...hub.locating import find_models
 from ...parsing.distances import DEFAULT_DECODER, default_decoder, distances_from_trace, tree_from_distances
@@ -19,7 +19,7 @@ from ...parsing.treebank import read_every_tree
 from ...parsing.trees import ConstituencyTree
 from ...text.plain import read_lines
 from ...training.trials.config import is_task_model
-from ..files import PAGES, check_ending, check_outputs
+from ..files import FIGURES, PAGES, check_files
 from ..models import first_given, open_scorer, shown_words, words_of
 from ..options import PARSING, option, shared
 from ..printing import PrintedTable
@@ -52,9 +52,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(parser, "[SENTENCE]", sentence, dest="words")
     option(parser, "--data TREEBANK", "take the sentence from this treebank, and show its gold tree")
     option(parser, "--sentence N", "with --data: the sentence's number, from 1")
-    option(parser, "-o, --output FILE", "the HTML page to write", default="inspect.html")
+    option(parser, "-o, --output FILE", "the HTML page to write", default="inspect.html", endings=PAGES)
     shared(parser, "--figure", figure="stack, or strengths, and tree")
-    option(parser, "--distributions FILE", "also draw the distributions at each word, in the same formats")
+    distributions = "also draw the distributions at each word, in the same formats"
+    option(parser, "--distributions FILE", distributions, endings=FIGURES)
     shared(parser, *PARSING)
 
 
@@ -63,10 +64,7 @@ def run(options: argparse.Namespace) -> Report:
     of_task = is_task_model(options.model)
     if of_task and (given := first_given(options, _OF_SENTENCES)):
         raise InputError(f"{given} is for sentences; {options.model} is a model of a task")
-    check_figure_names(options.figure, options.distributions)
-    check_ending("--output", options.output, PAGES)
-    outputs = {"--output": options.output, "--figure": options.figure, "--distributions": options.distributions}
-    check_outputs(outputs, [options.model, options.data])
+    check_files(options, options.model, options.data)
     inspection = _inspect_string(options) if of_task else _inspect_sentence(options)
     # Figures first: nothing is written if one of them cannot be drawn.
     figures = {path: draw() for path, draw in inspection.figures.items() if path is not None}
@@ -74,7 +72,7 @@ def run(options: argparse.Namespace) -> Report:
     write_text(options.output, page)
     for path, figure in figures.items():
         save_figure(path, figure)
-    written = [path for path in outputs.values() if path is not None]
+    written = [path for path in (options.output, options.figure, options.distributions) if path is not None]
     record = inspection.record | _describe_run(inspection.computation.run) | {"written": written}
     if inspection.zone is not None:
         record["dead_zone"] = inspection.zone._asdict() | {"older_share": inspection.zone.older_share}

@@ -14,9 +14,9 @@ from ...core.console import print_note, progress
 from ...core.errors import InputError
 from ...hub.locating import find_models
 from ...parsing.ensemble import mean_agreement, mutual_f1, without_punctuation
-from ...parsing.export import ENDINGS, check_tree_file, tree_record, write_trees
+from ...parsing.export import ENDINGS, tree_record, write_trees
 from ...text.records import Record
-from ..files import check_ending, check_outputs
+from ..files import check_files
 from ..models import add_dropout_option, open_parser, signals_table
 from ..options import PARSING, option, shared
 from ..printing import PrintedTable
@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_sentences(parser)
     output = "also write the trees to this file, in the format of its ending: .html, a page to look through; .svg; "
     output += ".tex for LaTeX (forest); .jsonl with distances; .mrg, .tree, .ptb, .txt "
-    shared(parser, "--output", output=f"{output}or no ending for one (X (X the) ...) per line")
+    option(parser, "-o, --output FILE", f"{output}or no ending for one (X (X the) ...) per line", endings=ENDINGS)
     shared(parser, "--ensemble", ensemble="models")
     choose = (
         "with --ensemble: no vote, but the trees of the model that agrees most with the others, which needs no gold "
@@ -54,12 +54,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Report:
     """Parse the sentences; their trees are printed."""
-
-    check_ending("--output", options.output, ENDINGS)
-    if options.output is not None:
-        check_tree_file(options.output)
     models = [options.model, *options.ensemble]
-    check_outputs({"--output": options.output}, [options.data, *models])
+    check_files(options, options.data, *models)
     find_models(*models)
     if options.choose and len(models) < 3:
         raise InputError(f"--choose needs three models or more, because two agree equally; got {len(models)}")

@@ -20,7 +20,7 @@ from ...parsing.baselines import FIXED_BASELINES, PRIORS, RANDOM_BASELINES, rand
 from ...parsing.conventions import CONVENTIONS, Convention
 from ...parsing.distances import DEFAULT_DECODER, distances_from_trace
 from ...parsing.ensemble import OUTLIER_SHARE
-from ...parsing.export import ENDINGS, check_tree_file, write_trees
+from ...parsing.export import ENDINGS, write_trees
 from ...parsing.f1 import F1Score, GoldTree, prepare_gold, score_trees
 from ...parsing.heads import last_child
 from ...parsing.significance import compare_f1, f1_interval
@@ -30,7 +30,7 @@ from ...text.corpora import tags_of_all
 from ..f1_ensemble import ensemble_table, score_ensemble
 from ..f1_report import describe, f1_tables, note_readings, write_items
 from ..f1_rules import RULES, Rules, note_misfits, read_rules
-from ..files import TABLES, check_ending, check_outputs
+from ..files import check_files
 from ..models import add_dropout_option, first_given, open_parser
 from ..options import PARSING, declare, shared
 from ..report import Problems, Report
@@ -81,7 +81,10 @@ OPTIONS: dict[str, str | tuple[str, dict[str, Any]]] = {
     "--against": "sentences, from the first model to each of these, by the paired bootstrap",
     "--ensemble": "models or files",
     "--prior NAME[:N]": f"with --ensemble: also score it with N (1) more votes for such trees: {', '.join(PRIORS)}",
-    "--output": "write the scored trees: .html, .svg and .jsonl with the gold trees; .tex, .mrg",
+    "-o, --output FILE": (
+        "write the scored trees: .html, .svg and .jsonl with the gold trees; .tex, .mrg",
+        {"endings": ENDINGS},
+    ),
     "--items": "sentences",
     "--limit": "of these sentences",
     "--max-words": "",
@@ -159,12 +162,7 @@ def run(options: argparse.Namespace) -> Report:
 
 def _check_options(options: argparse.Namespace, names: Sequence[str], rules: Rules) -> None:
     """Check the options before anything is read."""
-
-    check_ending("--output", options.output, ENDINGS)
-    if options.output is not None:
-        check_tree_file(options.output)
-    check_ending("--items", options.items, TABLES)
-    check_outputs({"--output": options.output, "--items": options.items}, [*names, options.data, rules.parameters])
+    check_files(options, *names, options.data, rules.parameters)
     given = first_given(options, _OF_MODELS) or ("--rule punctuation=before" if rules.before else None)
     if given and all(map(_is_file, names)):
         raise InputError(f"{given} is for models, and files hold trees already")

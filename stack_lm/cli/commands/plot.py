@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InputError
 from ...core.messages import check_name
 from ...figures.curves import plot_learning_curves, read_metrics
-from ...figures.figures import check_figure_names, save_figure
+from ...figures.figures import save_figure
 from ...figures.hierarchy import TaskScores, plot_task_scores
 from ...figures.trials import Curve, plot_curves
-from ..files import check_outputs, short_names
+from ..files import FIGURES, check_files, short_names
 from ..options import option
 from ..report import Report
 
@@ -46,7 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     directories = "convergence, lengths: an output_dir of `stack-lm train task`; results: one or more of these, of one "
     directories += "table; training: one or more runs of `stack-lm train lm`, `train classifier` or `train parser`"
     option(parser, "DIR ...", directories, dest="sources")
-    option(parser, "-o, --output FILE", "the figure: .png, .pdf or .svg", required=True)
+    option(parser, "-o, --output FILE", "the figure: .png, .pdf or .svg", required=True, endings=FIGURES)
     option(parser, "--rows REGEX", "of trials: only the rows of the table whose names match")
     option(parser, "--score NAME", "of trials: the score to draw (default: the first of the table)")
 
@@ -56,8 +56,7 @@ def run(options: argparse.Namespace) -> Report:
     if options.kind in _OLD_KINDS:
         raise InputError(f"plot {options.kind} is now {_OLD_KINDS[options.kind]}")
     check_name("KIND", options.kind, KINDS)
-    check_figure_names(options.output)
-    check_outputs({"--output": options.output}, options.sources)
+    check_files(options, *options.sources)
     for name in ("rows", "score"):
         if getattr(options, name) is not None and options.kind == "training":
             raise InputError(f"--{name} is for figures of trials, not for training")

@@ -12,7 +12,7 @@ import numpy as np
 from ...core.console import print_note, progress, write_table
 from ...core.errors import InputError
 from ...core.messages import shortened
-from ...figures.figures import check_figure_names, plot_groups, save_figure
+from ...figures.figures import plot_groups, save_figure
 from ...figures.strengths import ALL_WORDS, Occurrences, Summary, contrast
 from ...figures.verbs import VERB_FRAMES, verb_frames
 from ...hub.locating import find_models
@@ -23,7 +23,7 @@ from ...parsing.trees import base_label
 from ...text import open_corpus
 from ...text.corpora import SOURCES
 from ...text.formats import format_of, read_tagged_conllu
-from ..files import TABLES, check_ending, check_outputs
+from ..files import check_files
 from ..models import open_scorer
 from ..options import DEVICE, LAYER, option, shared
 from ..printing import PrintedTable
@@ -46,7 +46,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Report:
     """Trace the corpus and summarise the groups' strengths."""
-    _check_options(options)
+    check_files(options, options.model, options.data)
+    find_models(options.model)
     problems = Problems(options.keep_going)
     numbers, sentences, tags, frames = _read_tagged(options, problems)
     scorer = open_scorer(options.model, options)
@@ -80,14 +81,6 @@ def run(options: argparse.Namespace) -> Report:
     if not options.json and frames is None:
         print_note(f"{options.data} has no trees to show which verbs have an object")
     return Report(record, _tables(record), [options.figure, options.items], problems.finish)
-
-
-def _check_options(options: argparse.Namespace) -> None:
-    """Check the options before anything is read."""
-    check_figure_names(options.figure)
-    check_ending("--items", options.items, TABLES)
-    check_outputs({"--figure": options.figure, "--items": options.items}, [options.model, options.data])
-    find_models(options.model)
 
 
 def _summaries(words: Occurrences, groups: Mapping[str, np.ndarray], verbs: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from ...eval.choices import Accuracy
 from ...eval.suites import SuiteResult, evaluate_suite, mean_accuracy, read_suite
 from ...hub.locating import find_models
 from ..choices import load_language_model
-from ..files import TABLES, check_different, check_ending, check_outputs
+from ..files import check_different, check_files
 from ..options import DEVICE, option, shared
 from ..printing import Heading, PrintedTable
 from ..report import Report
@@ -35,8 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Report:
     """Test the predictions of suites."""
     check_different(options.files)
-    check_ending("--items", options.items, TABLES)
-    check_outputs({"--items": options.items}, [options.model, *options.files])
+    check_files(options, options.model, *options.files)
     find_models(options.model)
     suites = [read_suite(path, options.formula) for path in options.files]
     names = [suite.name for suite in suites]

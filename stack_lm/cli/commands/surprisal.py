@@ -16,13 +16,13 @@ from ...core.atomic import atomic_file
 from ...core.console import CARRIAGE_RETURN, print_note, progress, rounded, with_command
 from ...core.errors import InputError, fail
 from ...core.messages import counted
-from ...figures.figures import check_figure_names, save_figure
+from ...figures.figures import save_figure
 from ...figures.surprisal import MOST_MODELS, SurprisalCurve, plot_surprisal
 from ...hub.locating import find_models
 from ...text.files import check_file
 from ...text.formats import read_rows
 from ...text.records import HUB, Record, choose_column
-from ..files import check_different, check_ending, check_outputs, short_names
+from ..files import check_different, check_files, short_names
 from ..models import open_scorer, shown_words
 from ..options import DEVICE, declare, option, shared
 from ..printing import PrintedTable
@@ -46,7 +46,10 @@ EXAMPLE = (
 
 
 OPTIONS: dict[str, str | tuple[str, dict[str, Any]]] = {
-    "--output": f"write a row for each word: {', '.join(ENDINGS)}; - is standard output, as .csv",
+    "-o, --output FILE": (
+        f"write a row for each word: {', '.join(ENDINGS)}; - is standard output, as .csv",
+        {"endings": (*ENDINGS, "-")},
+    ),
     "--base": ("base of the logarithm; 2 gives bits", {"choices": BASES, "default": "2"}),
     "--punctuation": (
         "count punctuation with the word that it touches, or give it rows of its own",
@@ -120,11 +123,7 @@ def _check_options(options: argparse.Namespace) -> None:
     if not options.models:
         raise InputError("give a MODEL beside the sentences")
     check_different(options.models)
-    to_file = None if options.output == "-" else options.output
-    check_ending("--output", to_file, ENDINGS)
-    check_figure_names(options.figure)
-    outputs = {"--output": to_file, "the record of --output": to_file and f"{to_file}.json", "--figure": options.figure}
-    check_outputs(outputs, [*options.models, options.data, options.frequencies])
+    check_files(options, *options.models, options.data, options.frequencies)
     if options.context is not None and options.data is None:
         raise InputError("--context is for --data")
     if options.figure is not None and len(options.models) > MOST_MODELS:

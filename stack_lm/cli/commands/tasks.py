@@ -19,7 +19,7 @@ from ...tasks.checks import check_own
 from ...tasks.files import split_set
 from ...tasks.scores import overall
 from ...text.plain import read_text
-from ..files import check_ending, check_outputs
+from ..files import check_files
 from ..options import option, shared
 from ..printing import PrintedTable
 from ..recipe import split_arguments
@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(show, "[KEY=VALUE ...]", overrides, dest="overrides")
     option(check, "[FILE|KEY=VALUE ...]", f"{file}; and {overrides}", dest="overrides")
     written = "also write the answers: a row for each model and string, as .csv or .tsv"
-    shared(score, "--output", output=written)
+    option(score, "-o, --output FILE", written, endings=(".csv", ".tsv"))
     option(score, "MODEL ...", "directories of models of one task that `stack-lm train task` saved")
 
 
@@ -144,8 +144,7 @@ def score_file(options: argparse.Namespace) -> Report:
     from ...training.trials.computation import load_task_model
     from ...training.trials.scores import predictions, score
 
-    check_ending("--output", options.output, (".csv", ".tsv"))
-    check_outputs({"--output": options.output}, [options.file, *options.models])
+    check_files(options, options.file, *options.models)
     sources = {name: load_task_model(name) for name in options.models}
     (first, source), *others = sources.items()
     for name, other in others:

@@ -10,7 +10,7 @@ from ...core.errors import InputError
 from ...core.messages import counted
 from ...text.plain import read_lines
 from ...training.trials.config import is_task_model
-from ..files import check_ending, check_outputs
+from ..files import check_files
 from ..options import option, shared
 from ..printing import PrintedTable
 from ..report import Report
@@ -31,13 +31,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option(parser, "--data FILE", "a file with a string on each line; - is standard input")
     option(parser, "--split NAME", "in place of strings: those of this split of the model's task")
     option(parser, "--limit N", "only the first N strings")
-    shared(parser, "--output", output=f"the arrays: {', '.join(ENDINGS)}")
+    option(parser, "-o, --output FILE", f"the arrays: {', '.join(ENDINGS)}", required=True, endings=ENDINGS)
 
 
 def run(options: argparse.Namespace) -> Report:
     """Trace the strings, and write the arrays."""
-    check_ending("--output", options.output or "", ENDINGS)
-    check_outputs({"--output": options.output}, [options.model, options.data])
+    check_files(options, options.model, options.data)
     if sum(map(bool, (options.strings, options.data, options.split))) != 1:
         raise InputError("give strings, or --data FILE, or --split NAME")
     if options.split and not is_task_model(options.model):
