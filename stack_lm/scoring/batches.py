@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ..core.errors import InputError
@@ -19,12 +18,12 @@ class Scored(NamedTuple):
     start: int
 
 
-class Tail(NamedTuple):
-    """The rest of a sequence after a prefix: its group, its index there, its tokens, and `Scored.start`."""
+class End(NamedTuple):
+    """The last token of a sequence: its group, the sequence's place there, the token, and `Scored.start`."""
 
     group: int
     place: int
-    ids: list[int]
+    token: int
     start: int
 
 
@@ -45,15 +44,6 @@ def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[i
         start = stop
 
 
-def common_prefix(sequences: Sequence[list[int]]) -> int:
-    """Count the tokens of the sequences' common prefix."""
-    if not sequences:
-        return 0
-    # All sequences between the least and the greatest share their common prefix.
-    low, high = min(sequences), max(sequences)
-    return next((k for k, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
-
-
 def finite(values: Tensor, what: str) -> np.ndarray:
     """A model's numbers as an array.
 
@@ -71,10 +61,3 @@ def token_logprobs(logits: Tensor, tokens: Tensor) -> np.ndarray:
     logits = logits.float()
     chosen = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     return finite(chosen - logits.logsumexp(-1), "log-probability")
-
-
-def first_logprobs(logits: Tensor, tails: Sequence[tuple[int, Tail]]) -> np.ndarray:
-    """Log-probability of each tail's first token, given its row in the logits [B, V]; in nats."""
-    rows = torch.tensor([row for row, _ in tails], device=logits.device)
-    tokens = torch.tensor([tail.ids[0] for _, tail in tails], device=logits.device)
-    return finite(logits[rows, tokens] - logits.logsumexp(-1)[rows], "log-probability")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -23,7 +22,6 @@ from ..memory.emission import Fixed
 from ..memory.fields import Value
 from ..nn.controlled import ControlledMemory
 from ..nn.interventions import Intervention, intervene
-from .reading import Progress
 from .sentences import ModelScorer
 
 
@@ -89,40 +87,30 @@ class InterventionScorer(ModelScorer):
         self,
         sentences: Sequence[Sequence[str]],
         tags: Sequence[Sequence[str]] | None = None,
-        progress: Progress | None = None,
     ) -> dict[str, Tensor]:
         """Measure the means of the untouched memory over all tokens of a text, including special ones, for `under`.
 
         Args:
             sentences: each a sequence of words.
             tags: their part-of-speech tags; see `trace`.
-            progress: called with the number of sentences done, batch by batch.
 
         Returns:
             By name, each [*shape]: of the actions, the `reading`, and the `exit` if the memory has one.
         """
         sums: dict[str, Tensor] = {}
         sequences = [encoding.ids for encoding in self._encoder.encode(sentences, tags)]
-        with self.untouched():
+        plan, self._plan = self._plan, None
+        try:
             for batch, ids in self._batches(sequences):
                 mask = self._token_mask(ids, [len(sequences[i]) for i in batch])
                 for name, values in self._record(ids).items():
                     total = values[mask].double().sum(0)
                     sums[name] = sums[name] + total if name in sums else total
-                if progress is not None:
-                    progress(len(batch))
+        finally:
+            self._plan = plan
         n = sum(map(len, sequences))
         self._means = {name: total / n for name, total in sums.items()}
         return self._means
-
-    @contextmanager
-    def untouched(self) -> Iterator[None]:
-        """Context manager: disable the plan."""
-        plan, self._plan = self._plan, None
-        try:
-            yield
-        finally:
-            self._plan = plan
 
     @contextmanager
     def under(self, name: str, seed: int = 0) -> Iterator[None]:
@@ -145,11 +133,6 @@ class InterventionScorer(ModelScorer):
             yield
         finally:
             self._plan, self._seed = before
-
-    @cached_property
-    def _continues(self) -> bool:
-        """False: actions of a sentence are given from its first step on."""
-        return False
 
     def _batches(self, sequences: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Tensor]]:
         """Batches, each read under the intervention."""

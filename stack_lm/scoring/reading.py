@@ -163,9 +163,10 @@ class SequenceReader(MemoryLayers):
         logits: Tensor = self._head(outputs.last_hidden_state[:, steps])
         return logits
 
-    def _next_token_logprobs(self, outputs: Any, ids: Tensor) -> np.ndarray:
-        """Log-probability of each token given those before it [B, T], in nats; NaN for the first."""
-        return self._scores(outputs, ids, False)["logprob"]
+    def _last_logits(self, outputs: Any, lengths: Sequence[int]) -> Tensor:
+        """Logits at the last token of each sequence [B, V]."""
+        at = list(range(len(lengths))), [length - 1 for length in lengths]
+        return outputs.logits[at] if self._head is None else self._head(outputs.last_hidden_state[at])
 
     def _scores(self, outputs: Any, ids: Tensor, uncertainty: bool) -> dict[str, np.ndarray]:
         """`Reading.scores` of a batch [B, T].
@@ -198,17 +199,13 @@ class SequenceReader(MemoryLayers):
                 ids[row, : len(sequences[i])] = sequences[i]
             yield batch, torch.from_numpy(ids).to(self.model.device)
 
-    def _run(self, ids: Tensor, *, logits: bool = True, last: Tensor | None = None) -> Any:
-        """The model's outputs, without logits where its head is apart (see `_logits`); with `last` (lengths [B]) only
-        the logits [B, V] at each sequence's last token; without `logits` perhaps only the actions."""
+    def _run(self, ids: Tensor, *, logits: bool = True) -> Any:
+        """The model's outputs with the actions, without logits where its head is apart (see `_logits`); without
+        `logits` perhaps only the actions."""
         arguments: dict[str, Any] = {"use_cache": False}
-        if last is None and self.memories:
+        if self.memories:
             arguments["output_actions" if logits or not self._stops_early else "actions_only"] = True
-        outputs = self._body(ids, **arguments)
-        if last is None:
-            return outputs
-        at = torch.arange(len(ids), device=ids.device), last - 1
-        return outputs.logits[at] if self._head is None else self._head(outputs.last_hidden_state[at])
+        return self._body(ids, **arguments)
 
     def _actions(self, outputs: Any) -> Sequence[Mapping[str, Tensor]]:
         """The actions on each memory layer [B, T, ...]."""

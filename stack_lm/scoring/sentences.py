@@ -1,13 +1,11 @@
-"""A model and its tokenizer as a `SentenceModel`: it batches sentences and computes shared prefixes once.
+"""A model and its tokenizer as a `SentenceModel`: it scores and traces sentences in batches.
 
 Any `AutoModelForCausalLM` with a fast tokenizer works; one with memory layers also gives the actions on its memories.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, Self, get_args
 
 import numpy as np
@@ -21,12 +19,11 @@ from ..core.trace import StackRun, Trace
 from ..hub.loading import load_pretrained
 from ..kernels.runs import tables_for
 from ..memory.viterbi import Tables, best_runs
-from ..models.cache import CACHE_NAME, MemoryCache
 from ..models.kinds import kind_of
 from ..nn import memory_states
 from ..nn.dead_zone import DeadZone, dead_zone
 from ..nn.interventions import Intervention, intervene
-from .batches import Scored, Tail, common_prefix, first_logprobs, token_logprobs
+from .batches import End, Scored, finite
 from .encoding import Encoding, SentenceEncoder, WordStrength, run_of_words, strengths_of_words
 from .memory_layers import by_head, has_runs
 from .punctuation import Punctuation
@@ -246,10 +243,7 @@ class ModelScorer(SequenceReader):
     def continuation_logprobs(
         self, prefixes: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]
     ) -> list[np.ndarray]:
-        """Score candidate continuations; see `SentenceModel.continuation_logprobs`.
-
-        Shared prefixes run through the model once.
-        """
+        """Score candidate continuations; see `SentenceModel.continuation_logprobs`."""
         full = [[*prefix, candidate] for prefix, some in zip(prefixes, candidates, strict=True) for candidate in some]
         encoded = iter(self._encoder.encode_texts(full))
         groups = []
@@ -258,7 +252,9 @@ class ModelScorer(SequenceReader):
             for _ in some:
                 ids = next(encoded)
                 # Subwords may be split differently before another word, so the common tokens count as the prefix.
-                group.append(Scored(self._encoder.begin + ids, len(self._encoder.begin) + common_prefix([head, ids])))
+                pairs = enumerate(zip(head, ids, strict=False))
+                shared = next((k for k, (a, b) in pairs if a != b), min(len(head), len(ids)))
+                group.append(Scored(self._encoder.begin + ids, len(self._encoder.begin) + shared))
             groups.append(group)
         return self._sums(groups)
 
@@ -277,69 +273,31 @@ class ModelScorer(SequenceReader):
     def _sums(self, groups: Sequence[Sequence[Scored]]) -> list[np.ndarray]:
         """For each group of sequences the sums of log-probabilities, in nats; NaN where nothing comes before.
 
-        Each distinct common prefix of a group runs through the model once, for all groups that have it; the rest of
-        each sequence continues from its state.
+        The last token is predicted but never read, so sequences that differ in it alone run through the model once.
         """
         self._check_length(max((len(scored.ids) - 1 for group in groups for scored in group), default=0), "a sentence")
         results = [np.full(len(group), np.nan) for group in groups]
-        tails: dict[tuple[int, ...], list[Tail]] = {}
+        ends: dict[tuple[int, ...], list[End]] = {}
         for g, group in enumerate(groups):
-            scorable = [(place, scored) for place, scored in enumerate(group) if 0 < scored.start < len(scored.ids)]
-            # The last token is predicted but never read.
-            shared = common_prefix([scored.ids[:-1] for _, scored in scorable]) if self._continues else 0
-            for at, (tokens, start) in scorable:
-                n = shared or len(tokens) - 1
-                tails.setdefault(tuple(tokens[:n]), []).append(Tail(g, at, tokens[n:], start))
-        last_only: list[tuple[int, ...]] = []
-        by_length: dict[int, list[tuple[int, ...]]] = {}
-        for prefix, some in tails.items():
-            if all(len(tail.ids) == 1 and tail.start == len(prefix) for tail in some):
-                last_only.append(prefix)
-            else:
-                by_length.setdefault(len(prefix), []).append(prefix)
-        for batch, ids in self._batches(last_only):
-            lengths = torch.tensor([len(last_only[i]) for i in batch], device=ids.device)
-            logits = self._run(ids, last=lengths).float()
-            tail_rows = [(row, tail) for row, i in enumerate(batch) for tail in tails[last_only[i]]]
-            for (_, tail), score in zip(tail_rows, first_logprobs(logits, tail_rows), strict=True):
-                results[tail.group][tail.place] = score
-        # A state is that after the last token, padding included, so only prefixes of one length share a batch.
-        for prefixes in by_length.values():
-            for batch, ids in self._batches(prefixes):
-                tail_rows = [(row, tail) for row, i in enumerate(batch) for tail in tails[prefixes[i]]]
-                for (_, tail), score in zip(tail_rows, self._continue(ids, tail_rows), strict=True):
-                    results[tail.group][tail.place] = score
+            for at, (ids, start) in enumerate(group):
+                if 0 < start < len(ids):
+                    ends.setdefault(tuple(ids[:-1]), []).append(End(g, at, ids[-1], start))
+        # Only the last logits are needed where nothing before them counts.
+        by_need: dict[bool, list[tuple[int, ...]]] = {}
+        for read, some in ends.items():
+            by_need.setdefault(any(end.start < len(read) for end in some), []).append(read)
+        for inside_counts, sequences in by_need.items():
+            for batch, batch_ids in self._batches(sequences):
+                outputs = self._body(batch_ids, use_cache=False)
+                inside = self._scores(outputs, batch_ids, False)["logprob"] if inside_counts else None
+                logits = self._last_logits(outputs, [len(sequences[i]) for i in batch]).float()
+                found = [(row, len(sequences[i]), end) for row, i in enumerate(batch) for end in ends[sequences[i]]]
+                rows, tokens = [row for row, _, _ in found], [end.token for _, _, end in found]
+                last = finite(logits[rows, tokens] - logits.logsumexp(-1)[rows], "log-probability")
+                for (row, length, end), score in zip(found, last, strict=True):
+                    before = 0.0 if inside is None else inside[row, end.start : length].sum()
+                    results[end.group][end.place] = before + score
         return results
-
-    def _continue(self, prefixes: Tensor, tails: Sequence[tuple[int, Tail]]) -> np.ndarray:
-        """Sums of log-probabilities of prefixes [B, T] and their tails, each with its row in the prefixes."""
-        outputs = self._body(prefixes, use_cache=self._continues)
-        inside = self._next_token_logprobs(outputs, prefixes)
-        sums = first_logprobs(self._logits(outputs, slice(-1, None))[:, 0].float(), tails)
-        n = prefixes.shape[1]
-        for i, (row, tail) in enumerate(tails):
-            # If a group's sequences diverge before `start`, the first tokens of a tail are given.
-            sums[i] = (sums[i] if tail.start <= n else 0.0) + inside[row, tail.start :].sum()
-        longer = [i for i, (_, tail) in enumerate(tails) if len(tail.ids) > 1]
-        for batch, ids in self._batches([tails[i][1].ids for i in longer]):
-            state = getattr(outputs, CACHE_NAME)
-            state = state.clone() if isinstance(state, MemoryCache) else copy.deepcopy(state)
-            state.reorder_cache(torch.tensor([tails[longer[i]][0] for i in batch], device=ids.device))
-            logits = self.model(ids[:, :-1], use_cache=True, **{CACHE_NAME: state}).logits
-            scores = token_logprobs(logits, ids[:, 1:])
-            for row, i in enumerate(batch):
-                tail = tails[longer[i]][1]
-                skip = max(0, tail.start - n - 1)
-                sums[longer[i]] += scores[row, skip : len(tail.ids) - 1].sum()
-        return sums
-
-    @cached_property
-    def _continues(self) -> bool:
-        """True if the model can continue from a state with several tokens at once, for several sequences."""
-        probe = torch.zeros(1, 1, dtype=torch.int64, device=self.model.device)
-        cache = getattr(self._body(probe, use_cache=True), CACHE_NAME, None)
-        # Others with a state, such as Mamba, take a token at a time after the first call.
-        return isinstance(cache, MemoryCache) or (not self.model._is_stateful and hasattr(cache, "reorder_cache"))
 
     def _align(self, encoding: Encoding, reading: Reading, find_run: Callable[[], StackRun] | None) -> Trace:
         """Sum scores over each word's tokens, and find the word's actions."""
