@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
-import numpy as np
-
-from .choices import ChoiceResult, OutOfVocabulary, score_in_blocks
-
-# Items scored at a time.
-BLOCK = 4000
+from .choices import ChoiceResult, ContinuationModel, OutOfVocabulary, score_in_blocks
 
 
 @dataclass(frozen=True)
@@ -34,18 +29,6 @@ class AgreementItem:
     number: str | None = None
     construction: str | None = None
     distance: int | None = None
-
-
-class ContinuationModel(Protocol):
-    """The methods of a model that agreement needs; see `stack_lm.core.trace.SentenceModel`."""
-
-    def continuation_logprobs(
-        self, prefixes: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]
-    ) -> list[np.ndarray]:
-        """Log-probabilities of candidate continuations of each prefix, in nats."""
-
-    def knows(self, text: str, *, begins: bool = False) -> bool:
-        """True if all words of a text, inside a sentence or at its beginning, are in the vocabulary."""
 
 
 def evaluate_agreement(
@@ -71,7 +54,7 @@ def evaluate_agreement(
         InputError: if no item is left to score.
     """
 
-    def logprobs_of(block: list[int]) -> list[np.ndarray]:
+    def logprobs_of(block: list[int]) -> Any:
         chosen = [items[i] for i in block]
         return model.continuation_logprobs(
             [item.prefix for item in chosen], [(item.correct, item.wrong) for item in chosen]
@@ -85,7 +68,6 @@ def evaluate_agreement(
         agreement_properties(items) | dict(groups or {}),
         oov,
         progress,
-        BLOCK,
     )
 
 

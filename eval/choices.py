@@ -18,6 +18,7 @@ from stack_lm.core.messages import check_name
 
 from .significance import binomial_interval, stratified_interval
 
+BLOCK = 4000  # items scored at a time: enough to form batches of similar length
 OutOfVocabulary = Literal["skip", "wrong"]
 Outcome = Literal["correct", "wrong", "tie", "oov", "identical", "unpredicted"]
 
@@ -44,6 +45,13 @@ class Accuracy:
         """The accuracy for JSON; without a majority if there is none."""
         values = {"accuracy": self.accuracy, "interval": [self.low, self.high], "n": self.n}
         return values if self.majority is None else values | {"majority": self.majority}
+
+
+def mean_of(accuracies: Sequence[Accuracy]) -> Accuracy:
+    """The mean of accuracies, each with the same weight, with the interval of `stratified_interval`."""
+    mean = sum(each.accuracy for each in accuracies) / len(accuracies)
+    n_correct, n = [round(each.accuracy * each.n / 100) for each in accuracies], [each.n for each in accuracies]
+    return Accuracy(mean, *stratified_interval(n_correct, n), sum(n), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +108,7 @@ class ChoiceResult:
         groups = self.groups.get(name, {}).values()
         if len(groups) < 2:
             return None
-        mean = sum(group.accuracy for group in groups) / len(groups)
-        n_correct = [round(group.accuracy * group.n / 100) for group in groups]
-        interval = stratified_interval(n_correct, [group.n for group in groups])
-        return Accuracy(mean, *interval, sum(group.n for group in groups), None)
+        return mean_of(list(groups))
 
     @property
     def correct(self) -> np.ndarray:
@@ -125,8 +130,16 @@ class ChoiceResult:
         )
 
 
-class _Vocabulary(Protocol):
-    def knows(self, text: str, *, begins: bool = False) -> bool: ...
+class ContinuationModel(Protocol):
+    """The methods of a model that choices need; see `stack_lm.core.trace.SentenceModel`."""
+
+    def continuation_logprobs(
+        self, prefixes: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]
+    ) -> list[np.ndarray]:
+        """Log-probabilities of candidate continuations of each prefix, in nats."""
+
+    def knows(self, text: str, *, begins: bool = False) -> bool:
+        """True if all words of a text, inside a sentence or at its beginning, are in the vocabulary."""
 
 
 def begun(words: Sequence[str]) -> list[tuple[str, bool]]:
@@ -134,7 +147,7 @@ def begun(words: Sequence[str]) -> list[tuple[str, bool]]:
     return [(word, i == 0) for i, word in enumerate(words)]
 
 
-def with_unknown_words(model: _Vocabulary, words: Sequence[Sequence[tuple[str, bool]]]) -> np.ndarray:
+def with_unknown_words(model: ContinuationModel, words: Sequence[Sequence[tuple[str, bool]]]) -> np.ndarray:
     """Find the items with a word that a model does not know: [N], bool.
 
     Args:
@@ -146,14 +159,13 @@ def with_unknown_words(model: _Vocabulary, words: Sequence[Sequence[tuple[str, b
 
 
 def score_in_blocks(
-    model: _Vocabulary,
+    model: ContinuationModel,
     words: Sequence[Sequence[tuple[str, bool]]],
     identical: Sequence[bool],
     logprobs_of: Callable[[list[int]], Any],
     groups: Mapping[str, Sequence[str | int | None]],
     oov: OutOfVocabulary,
     progress: Callable[[int], None] | None,
-    block_size: int,
 ) -> ChoiceResult:
     """Ask a model for the log-probabilities of the items that can be scored, and count its choices.
 
@@ -166,7 +178,6 @@ def score_in_blocks(
         oov: see `score_choices`.
         progress: called with the number of items left out, if there are any, and with that of each block once it is
             scored.
-        block_size: items scored at a time: enough to form batches of similar length.
 
     Raises:
         InputError: as `score_choices`.
@@ -176,8 +187,8 @@ def score_in_blocks(
     scored = np.flatnonzero(~np.array(identical, dtype=bool) & ~unknown).tolist()
     if progress is not None and len(scored) < len(words):
         progress(len(words) - len(scored))
-    for start in range(0, len(scored), block_size):
-        block = scored[start : start + block_size]
+    for start in range(0, len(scored), BLOCK):
+        block = scored[start : start + BLOCK]
         logprobs[block] = logprobs_of(block)
         if progress is not None:
             progress(len(block))

@@ -12,9 +12,6 @@ from stack_lm.core.trace import SentenceModel
 
 from .choices import ChoiceResult, OutOfVocabulary, begun, score_in_blocks
 
-# Pairs scored at a time.
-BLOCK = 2000
-
 
 @dataclass(frozen=True)
 class MinimalPair:
@@ -106,7 +103,6 @@ def evaluate_minimal_pairs(
         pair_properties(pairs) | dict(groups or {}),
         oov,
         progress,
-        BLOCK,
     )
 
 

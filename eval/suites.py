@@ -19,8 +19,8 @@ from stack_lm.core.trace import SentenceModel
 from stack_lm.text.formats import format_of, read_rows
 from stack_lm.text.plain import json_value, read_text
 
-from .choices import Accuracy
-from .significance import binomial_interval, stratified_interval
+from .choices import Accuracy, mean_of
+from .significance import binomial_interval
 
 METRICS = ("sum", "mean")
 """A region's surprisal: the sum or the mean over its tokens."""
@@ -163,12 +163,7 @@ class SuiteResult:
 def mean_accuracy(results: Sequence[SuiteResult]) -> Accuracy:
     """The mean of suites' accuracies, each with the same weight, with the interval of stratified sampling."""
     accuracies = [result.accuracy for result in results]
-    if len(accuracies) == 1:
-        return accuracies[0]
-    n_right = [int(result.holds.all(1).sum()) for result in results]
-    n = [accuracy.n for accuracy in accuracies]
-    mean = sum(accuracy.accuracy for accuracy in accuracies) / len(accuracies)
-    return Accuracy(mean, *stratified_interval(n_right, n), sum(n), None)
+    return accuracies[0] if len(accuracies) == 1 else mean_of(accuracies)
 
 
 def evaluate_suite(model: SentenceModel, suite: Suite, *, progress: Callable[[int], None] | None = None) -> SuiteResult:

@@ -29,17 +29,12 @@ PUNCTUATION_TOKENS = frozenset(
 _CURRENCY_TOKENS = frozenset("$ # US$ C$ A$ HK$".split())
 _PERIOD = frozenset(["."])
 
-_REMOVED_TAGS: dict[Removed, frozenset[str]] = {
-    "nothing": frozenset(),
-    "period": _PERIOD,
-    "punctuation": _PUNCTUATION_TAGS,
-    "punctuation+currency": _PUNCTUATION_TAGS | _CURRENCY_TAGS,
-}
-_REMOVED_TOKENS: dict[Removed, frozenset[str]] = {
-    "nothing": frozenset(),
-    "period": _PERIOD,
-    "punctuation": PUNCTUATION_TOKENS,
-    "punctuation+currency": PUNCTUATION_TOKENS | _CURRENCY_TOKENS,
+# The tags of the removed words, and the tokens.
+_REMOVED: dict[Removed, tuple[frozenset[str], frozenset[str]]] = {
+    "nothing": (frozenset(), frozenset()),
+    "period": (_PERIOD, _PERIOD),
+    "punctuation": (_PUNCTUATION_TAGS, PUNCTUATION_TOKENS),
+    "punctuation+currency": (_PUNCTUATION_TAGS | _CURRENCY_TAGS, PUNCTUATION_TOKENS | _CURRENCY_TOKENS),
 }
 
 
@@ -103,7 +98,7 @@ class Convention:
             words: the tokens.
             tags: their parts of speech; None if the tree has none.
         """
-        tokens, names = _REMOVED_TOKENS[self.removed], _REMOVED_TAGS[self.removed]
+        names, tokens = _REMOVED[self.removed]
         by_token = self.removed_by == "tokens" or self.removed == "period"
         kept = []
         quoted = False

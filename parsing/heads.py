@@ -57,7 +57,13 @@ def _head_of_noun_phrase(labels: Sequence[str]) -> int:
 
 
 @lru_cache(maxsize=65536)
-def _find_head(label: str, children: tuple[str, ...]) -> int:
+def collins_head(label: str, children: tuple[str, ...]) -> int:
+    """Find the head child by the rules of Collins (1999).
+
+    Args:
+        label: the label of the phrase, without function tags.
+        children: their labels, without function tags.
+    """
     if label in ("NP", "NX"):
         return _head_of_noun_phrase(children)
     direction, priorities = _HEADS.get(label, ("left", ""))
@@ -66,22 +72,12 @@ def _find_head(label: str, children: tuple[str, ...]) -> int:
     return next(heads, places[0])
 
 
-def collins_head(label: str, children: Sequence[str]) -> int:
-    """Find the head child by the rules of Collins (1999).
-
-    Args:
-        label: the label of the phrase, without function tags.
-        children: their labels, without function tags.
-    """
-    return _find_head(label, tuple(children))
-
-
-def first_child(label: str, children: Sequence[str]) -> int:
+def first_child(label: str, children: tuple[str, ...]) -> int:
     """The first child: left branching, (((a b) c) d)."""
     return 0
 
 
-def last_child(label: str, children: Sequence[str]) -> int:
+def last_child(label: str, children: tuple[str, ...]) -> int:
     """The last child: right branching, (a (b (c d)))."""
     return len(children) - 1
 
@@ -93,7 +89,7 @@ PENN_TAGS = frozenset(
 )
 
 # The choice of the head child, by the direction in which `ConstituencyTree.binarize` then branches.
-HEAD_RULES: dict[str, Callable[[str, Sequence[str]], int]] = {
+HEAD_RULES: dict[str, Callable[[str, tuple[str, ...]], int]] = {
     "left": first_child,
     "right": last_child,
     "head": collins_head,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from .f1 import F1Score
 
 # Draws of sentence numbers held in memory at a time.
 _BLOCK = 2_000_000
+LEVEL = 95.0
 
 
 @dataclass(frozen=True)
@@ -40,45 +42,39 @@ class F1Comparison:
     n_sentences: int
 
 
-def compare_f1(
-    first: F1Score, second: F1Score, *, n_resamples: int = 10_000, level: float = 95.0, seed: int = 0
-) -> F1Comparison:
+def compare_f1(first: F1Score, second: F1Score, *, n_resamples: int = 10_000, seed: int = 0) -> F1Comparison:
     """Compare two systems by the paired bootstrap: sentences are drawn with replacement, the same for both.
 
     Args:
         first: scores of the first system. Only sentences that both systems have are used.
         second: scores of the second system, on the same gold trees by the same convention.
         n_resamples: number of bootstrap resamples.
-        level: the level of the intervals, in percent.
         seed: the seed of the draws.
 
     Raises:
-        InputError: if the conventions differ, the scores have no sentence in common, or a number is out of range.
+        InputError: if the conventions differ, or the scores have no sentence in common.
     """
     if first.convention != second.convention:
         raise InputError(
             f"scores of two conventions cannot be compared: {first.convention.name} and {second.convention.name}"
         )
-    if n_resamples < 1 or not 0 < level < 100:
-        raise InputError(
-            f"at least one resample and a level between 0 and 100 are needed; got {n_resamples} and {level:g}"
-        )
     shared, rows, other_rows = np.intersect1d(first.numbers, second.numbers, return_indices=True)
     if not len(shared):
         raise InputError("the two scores have no sentence in common")
-    sides = [_Resampled(first, rows), _Resampled(second, other_rows)]
+    sides = [_resampled(first, rows), _resampled(second, other_rows)]
     rng = np.random.default_rng(seed)
     n = len(shared)
     drawn: list[np.ndarray] = []
     block = max(1, _BLOCK // n)
     for start in range(0, n_resamples, block):
         draws = rng.integers(n, size=(min(block, n_resamples - start), n))
-        drawn.append(np.stack([side.f1(draws) for side in sides], axis=1))
+        drawn.append(np.stack([f1_of(draws) for f1_of in sides], axis=1))
     f1 = np.concatenate(drawn)
-    difference = sides[0].whole - sides[1].whole
+    whole = [float(f1_of(np.arange(n)[None])[0]) for f1_of in sides]
+    difference = whole[0] - whole[1]
     sign = f1[:, 0] - f1[:, 1]
     against = (sign <= 0).mean() if difference > 0 else (sign >= 0).mean()
-    tails = [(100 - level) / 2, (100 + level) / 2]
+    tails = [(100 - LEVEL) / 2, (100 + LEVEL) / 2]
     low, high = np.percentile(sign, tails).tolist()
     intervals = np.percentile(f1, tails, axis=0).T.tolist()
     return F1Comparison(
@@ -88,32 +84,21 @@ def compare_f1(
         first_interval=(intervals[0][0], intervals[0][1]),
         second_interval=(intervals[1][0], intervals[1][1]),
         p_value=min(1.0, 2 * float(against)),
-        level=level,
+        level=LEVEL,
         n_resamples=n_resamples,
         n_sentences=n,
     )
 
 
-def f1_interval(
-    score: F1Score, *, n_resamples: int = 10_000, level: float = 95.0, seed: int = 0
-) -> tuple[float, float]:
-    """Return the bootstrap interval of a system's F1 over its sentences, in percent, at `level` percent.
-
-    Args, Raises: as `compare_f1`.
-    """
-    return compare_f1(score, score, n_resamples=n_resamples, level=level, seed=seed).first_interval
+def f1_interval(score: F1Score) -> tuple[float, float]:
+    """The bootstrap interval of a system's F1 over its sentences, as in `compare_f1`."""
+    return compare_f1(score, score).first_interval
 
 
-class _Resampled:
-    """F1 of one system on sentences drawn from those that both systems have."""
-
-    def __init__(self, score: F1Score, rows: np.ndarray) -> None:
-        self.by_sentence = score.convention.average == "sentence"
-        self.values = score.per_sentence[rows, 2] if self.by_sentence else score.counts[rows]
-        self.whole = float(self.f1(np.arange(len(rows))[None])[0])
-
-    def f1(self, draws: np.ndarray) -> np.ndarray:
-        """F1 of each row of sentence numbers [R, n], in percent."""
-        if self.by_sentence:
-            return self.values[draws].mean(axis=1)
-        return 100 * corpus_scores(self.values[draws].sum(axis=1))[:, 2]
+def _resampled(score: F1Score, rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """F1 of a system, in percent, in each of some samples [R, n] of its sentences in `rows`."""
+    if score.convention.average == "sentence":
+        values = score.per_sentence[rows, 2]
+        return lambda draws: values[draws].mean(axis=1)
+    counts = score.counts[rows]
+    return lambda draws: 100 * corpus_scores(counts[draws].sum(axis=1))[:, 2]

@@ -243,7 +243,7 @@ class ConstituencyTree:
         )
         return replace(self, spans=spans)
 
-    def binarize(self, head: Callable[[str, Sequence[str]], int]) -> ConstituencyTree:
+    def binarize(self, head: Callable[[str, tuple[str, ...]], int]) -> ConstituencyTree:
         """A binary tree that keeps all phrases of two words or more. In each phrase the children left of the head are
         split off one by one, from the outside in, then those to its right: (NP (VP .)), ((V NP) PP). Unary phrases, and
         those of one word, are removed.
@@ -253,7 +253,7 @@ class ConstituencyTree:
         """
         spans: list[Span] = []
         for (_, stop, label), children in zip(self.spans, self.children(), strict=True):
-            place = head(base_label(label), [base_label(child.label) for child in children])
+            place = head(base_label(label), tuple(base_label(child.label) for child in children))
             start = children[place].start
             spans += ((start, child.stop, label) for child in children[place + 1 :])
             spans += ((child.start, stop, label) for child in children[:place])
@@ -267,26 +267,21 @@ class _Builder:
         self.words: list[str] = []
         self.tags: list[str | None] = []
         self.spans: list[Span | None] = []  # None while a phrase is open, and where it is empty
-        self.open_phrases: list[tuple[int, int, int, str]] = []  # place in spans, first word, leaves before, label
-        self.n_leaves = 0  # traces included
+        self.open_phrases: list[tuple[int, int, str]] = []  # place in spans, first word, label
 
     def open(self, label: str) -> None:
-        self.open_phrases.append((len(self.spans), len(self.words), self.n_leaves, label))
+        self.open_phrases.append((len(self.spans), len(self.words), label))
         self.spans.append(None)
 
     def word(self, tag: str | None, word: str) -> None:
-        self.n_leaves += 1
         if tag != TRACE:
             self.words.append(word)
             self.tags.append(tag)
 
-    def close(self) -> bool:
-        """Close a phrase; returns whether it had any leaf."""
-        place, start, n_before, label = self.open_phrases.pop()
-        stop = len(self.words)
-        if stop > start:
-            self.spans[place] = (start, stop, label)
-        return self.n_leaves > n_before
+    def close(self) -> None:
+        place, start, label = self.open_phrases.pop()
+        if len(self.words) > start:
+            self.spans[place] = (start, len(self.words), label)
 
     def finish(self, origin: str) -> ConstituencyTree | None:
         """The tree without an outer pair of unlabelled brackets, as in the Penn Treebank; None if it has no words."""
@@ -332,30 +327,15 @@ def read_brackets(
 def read_binary_parse(text: str, origin: str) -> ConstituencyTree:
     """Read a parse without labels, "( ( the cat ) sat )", as in JSON lines with `sentence1_binary_parse`.
 
+    Brackets around a single word have no meaning.
+
     Raises:
-        InputError: if it is malformed; `origin` opens the message.
+        InputError: as `ConstituencyTree.from_brackets`.
     """
-    builder = _Builder()
-    done = False
-    for token in re.findall(r"[()]|[^\s()]+", text, re.ASCII):
-        if done:
-            raise InputError(f"{origin}: {token!r} follows the end of the tree")
-        if token == "(":
-            builder.open(LABEL)
-            continue
-        if token != ")":
-            builder.word(None, token)
-        elif not builder.open_phrases:
-            raise InputError(f"{origin}: a closing bracket without an opening one")
-        elif not builder.close():
-            raise InputError(f"{origin}: empty brackets")
-        done = not builder.open_phrases
-    tree = builder.finish(origin)
-    if builder.open_phrases or tree is None:
-        missing = len(builder.open_phrases)
-        raise InputError(f"{origin}: " + (f"{missing} closing brackets are missing" if missing else "no tree"))
-    # Brackets around a single word have no meaning.
-    return replace(tree, spans=tuple(span for span in tree.spans if span[1] - span[0] > 1))
+    labelled = (text if "(" in text else f"({text})").replace("(", f"({LABEL} ")
+    tree = ConstituencyTree.from_brackets(labelled, origin)
+    spans = tuple(span for span in tree.spans if span[1] - span[0] > 1)
+    return replace(tree, tags=(None,) * len(tree), spans=spans, origin=origin)
 
 
 @lru_cache(maxsize=65536)

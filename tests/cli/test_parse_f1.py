@@ -231,7 +231,7 @@ def test_keeping_going(tmp_path, run, gold, right):
     assert [system["system"] for system in result["systems"]] == [str(other), str(right)]
     assert [system["n_sentences"] for system in result["systems"]] == [1, 4]
     assert result["systems"][0]["n_left_out"] == 3
-    assert "other.jsonl, line 2: 2 closing brackets are missing" in err
+    assert "other.jsonl, line 2: the tree that starts on line 1 lacks 2 closing brackets" in err
     assert "other.jsonl, line 3: the line is empty" in err
     assert "word 3 is 'dog', in the gold tree 'cat'" in err
     assert "latin.mrg, line 1: not UTF-8 text" in err

@@ -54,13 +54,13 @@ def test_json_lists(tmp_path):
     problems = []
     assert plain(path, on_error=problems.append) == ["(a b)", "(x y)"]
     assert [str(problem).removeprefix(f"{path}, ") for problem in problems] == [
-        "item 2: 1 closing brackets are missing",
+        "item 2: the tree that starts on line 1 lacks 1 closing bracket",
         "item 3: a JSON object is needed; got 'None'",
         "item 6: a JSON object is needed; got '3'",
     ]
     trees = read_predictions(str(path), on_error=lambda _: None)
     assert [tree and str(tree) for tree in trees] == ["(a b)", None, None, None, "(x y)", None]
-    with pytest.raises(InputError, match="item 2: 1 closing"):
+    with pytest.raises(InputError, match="item 2: the tree that starts on line 1 lacks"):
         read_predictions(str(path))
 
 
