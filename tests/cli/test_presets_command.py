@@ -7,11 +7,13 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from conftest import run, run_json, thinned
 
-from stack_lm.cli.commands.presets import count_parameters
 from stack_lm.core.config_files import preset_names, preset_path, read_config, read_yaml, table_names
+from stack_lm.models.kinds import TEXT, TREES, class_named
+from stack_lm.tasks.kinds import KINDS
 
 
 def test_list(capsys):
@@ -37,6 +39,15 @@ def test_list(capsys):
     assert table["title"] in out
     for name, preset in presets.items():
         assert re.search(rf"{name}\s.*{preset['table']}.*{preset['class']}\s.*{preset['parameters']:,}\s", out), name
+
+
+def count_parameters(config):
+    """Those of the model with the data's sizes, which is built without allocation."""
+    (architecture,) = config["model"]["architectures"]
+    model_class = class_named(architecture, TEXT, TREES, *KINDS)
+    with torch.device("meta"):
+        model = model_class(model_class.config_class(**config["model"] | config["preset"]["sizes"]))
+    return model.num_parameters()
 
 
 def test_the_list_is_light_and_its_numbers_of_parameters_are_those_of_the_models(capsys):
