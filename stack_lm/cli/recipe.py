@@ -13,6 +13,7 @@ from typing import Any
 from ..core.checks import build
 from ..core.config_files import merge, parse_overrides, preset_names, read_config
 from ..core.errors import InputError
+from ..training.config import ClassificationConfig, RunConfig
 from ..training.preemption import STOPPED_STATUS, Stopped, StopSignals
 from .options import option
 from .printing import PrintedTable
@@ -59,16 +60,14 @@ def run_recipe(
     if len(configs) > 1:
         raise InputError(f"give one configuration; got {', '.join(configs)}. An override is written key.key=value")
     values = read_config(configs[0]) if configs else {}
+    if configs and configs[0] in preset_names() and not _fits(config_class, values):
+        recipes = {"lm": RunConfig, "classifier": ClassificationConfig}
+        recipe = next((name for name, kind in recipes.items() if _fits(kind, values)), "task")
+        raise InputError(f"the preset {configs[0]} is for `stack-lm train {recipe}`")
     merge(values, parse_overrides(pairs))
     if options.output is not None:
         values["output_dir"] = options.output
-    try:
-        config = build(config_class, values)
-    except InputError as error:
-        # The preset alone fails in the same way, so it belongs to another command.
-        if configs and configs[0] in preset_names() and _why_not(config_class, configs[0]) == str(error):
-            raise InputError(f"the preset {configs[0]} is for `stack-lm train {_recipe_of(configs[0])}`") from error
-        raise
+    config = build(config_class, values)
     config.check()
     config.find_data()  # before torch loads, which takes seconds
     try:
@@ -89,21 +88,13 @@ def run_recipe(
     return Report({"output_dir": config.output_dir} | _records(result), show(config.output_dir, result))
 
 
-def _why_not(config_class: type[Any], preset: str) -> str:
-    """The reason why a preset alone is not a configuration of this class; "" if it is one."""
+def _fits(config_class: type[Any], values: dict[str, Any]) -> bool:
+    """True if a preset alone is a configuration of this class."""
     try:
-        build(config_class, read_config(preset))
-    except InputError as error:
-        return str(error)
-    return ""
-
-
-def _recipe_of(preset: str) -> str:
-    """The recipe that a preset is for."""
-    from ..training.config import ClassificationConfig, RunConfig
-
-    recipes = {"lm": RunConfig, "classifier": ClassificationConfig}
-    return next((name for name, config_class in recipes.items() if not _why_not(config_class, preset)), "task")
+        build(config_class, values)
+    except InputError:
+        return False
+    return True
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

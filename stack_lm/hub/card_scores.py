@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
 
 from huggingface_hub import EvalResult
 
+from ..core.checks import is_number
 from ..core.errors import InputError, fail
 from ..core.messages import shortened
 from ..text.formats import read_rows
@@ -41,13 +41,13 @@ class ScoreOfModels:
         task: the name of the task, such as "Subject-verb agreement"; "" for a table's score.
         data: the name of the data, or the path of the table.
         metric: the name of the metric, with its convention, or of the table's column.
-        values: the values by model index, from 0; a model without this score is left out.
+        values: the values by model; one without this score is left out.
     """
 
     task: str
     data: str
     metric: str
-    values: dict[int, Value] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)
 
     @property
     def heading(self) -> str:
@@ -90,12 +90,12 @@ def read_scores(paths: Sequence[str | Path]) -> tuple[list[str], list[ScoreOfMod
         InputError: if a model has no card, a card no scores, a table a cell that is no number, or a model different
             values of a score.
     """
-    names: dict[str, int] = {}
+    names: dict[str, None] = {}
     scores: dict[_Key, ScoreOfModels] = {}
     for path in paths:
         for name, key, value in _read(path):
-            model = names.setdefault(name, len(names))
-            if scores.setdefault(key, ScoreOfModels(*key)).values.setdefault(model, value).value != value.value:
+            names[name] = None
+            if scores.setdefault(key, ScoreOfModels(*key)).values.setdefault(name, value).value != value.value:
                 raise InputError(f"{path} has another {key[2]!r} of {name} than a file before it")
     places = {key: i for i, key in enumerate(dict.fromkeys(key[:part] for key in scores for part in (1, 2)))}
     return list(names), sorted(scores.values(), key=lambda score: (places[score.task,], places[score.task, score.data]))
@@ -136,24 +136,12 @@ def _read_table(path: str | Path) -> Iterator[tuple[str, _Key, Value]]:
             text = cell.strip()
             if text:
                 any_score = True
-                number = _number(text)
-                if number is None:
+                if not (is_number(text) and math.isfinite(float(text))):
                     raise InputError(f"{where}: {column!r} must be a number; got {shortened(text, 40)!r}")
-                yield name, ("", str(path), column), number
+                decimals = min(len(text.partition(".")[2]), _MOST_DECIMALS)
+                yield name, ("", str(path), column), Value(float(text), decimals)
     if not any_score:
         raise InputError(f"{path} has no scores")
-
-
-def _number(text: str) -> Value | None:
-    """A number, and its decimals as written; None for other texts."""
-    try:
-        written = Decimal(text)
-    except InvalidOperation:
-        return None
-    exponent = written.as_tuple().exponent
-    if not (isinstance(exponent, int) and math.isfinite(float(written))):
-        return None
-    return Value(float(written), min(max(0, -exponent), _MOST_DECIMALS))
 
 
 def _read_card(path: str | Path) -> list[tuple[str, EvalResult]]:

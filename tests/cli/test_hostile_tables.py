@@ -34,7 +34,7 @@ def refused(capsys, folder, *command):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.jsonl", '{"sentence": "a", "x": 1}\n{"sentence": "a", "x": [1]}\n', ".parquet cannot hold a column"),
+        ("t.jsonl", '{"sentence": "a", "x": 1}\n{"sentence": "a", "x": [1]}\n', ".parquet cannot hold the table"),
         ("t.parquet", "PAR1 and no more", "is not a readable Parquet file"),
         ("t.csv", "sentence,surprisal,surprisal_input\na,1,2\n", "'surprisal_input' is taken; rename one of them"),
     ],

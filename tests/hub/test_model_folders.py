@@ -26,14 +26,12 @@ def test_they_are_listed():
 def test_the_scores_in_the_list_are_those_in_the_cards():
     listed = re.findall(r"^\| \[([\w-]+)\].*?\| ?([\d.]*) \| ?([\d.]*) \| ?([\d.]*) \|$", LIST, re.MULTILINE)
     assert len(listed) == len(FOLDERS)
-    _, scores = read_scores([MODELS / name for name, *_ in listed])
+    models, scores = read_scores([MODELS / name for name, *_ in listed])
     trees = [("nltk:treebank", rf"F1, convention {name}(, push_strength, algorithm1)?") for name in ("prpn", "merrill")]
     for (data, metric), column in zip((("wiki.txt", "inner perplexity"), *trees), (1, 2, 3), strict=True):
         found = [score for score in scores if re.fullmatch(metric, score.metric) and score.data.startswith(data)]
         values = {model: value for score in found for model, value in score.values.items()}
-        assert [row[column] for row in listed] == [
-            str(values[model]) if model in values else "" for model in range(len(listed))
-        ]
+        assert [row[column] for row in listed] == [str(values[model]) if model in values else "" for model in models]
 
 
 def test_they_are_small_and_in_git_itself():

@@ -111,20 +111,15 @@ def describe(results: Trials) -> dict[str, Any]:
 
 def results_table(results: Trials) -> Iterator[PrintedTable]:
     """The table for people."""
-    from ...training.trials.results import measure
-
-    table = results.table()
-    compares = any(value is not None for row in table.rows for value in row.paper or ())
-    heads = _heads(table.measures)
+    table, rows = results.table(), describe(results)["rows"]
+    compares = any(value is not None for row in rows for value in row["paper"].values())
+    sides = ("paper", "ours") if compares else ("ours",)
     columns = [str(column) for column in table.columns]
-    columns += [f"paper {head}" for head in heads] * compares + [f"ours {head}" for head in heads] + ["seeds"]
+    columns += [f"{side} {head}" for side in sides for head in _heads(table.measures)] + ["seeds"]
     body = []
-    for row in table.rows:
-        records = results.of_row(row)
-        paper = (row.paper or [None] * len(heads)) if compares else []
-        numbers = ["" if value is None else f"{value:.{table.decimals}f}" for value in paper]
-        numbers += [_number(table, name, measure(records, name)) for name in table.measures]
-        finished, wanted = len(records), table.number_of_seeds(row)
+    for row, described in zip(table.rows, rows, strict=True):
+        numbers = [_number(table, name, described[side][name]) for side in sides for name in table.measures]
+        finished, wanted = len(described["seeds"]), described["wanted"]
         seeds = str(finished) if finished >= wanted else f"{finished} of {wanted}"
         body.append([*map(str, row.cells), *numbers, seeds])
     yield PrintedTable(table.title, columns, body, len(table.columns), table.note)

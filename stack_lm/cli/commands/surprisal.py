@@ -239,40 +239,25 @@ def _write(path: str, table: pd.DataFrame) -> None:
     """Write a table atomically, in the format given by the file's ending."""
     ending = Path(path).suffix.lower()
     with atomic_file(path) as temporary:
-        if ending == ".parquet":
-            _write_parquet(temporary, table)
-        elif ending == ".xlsx":
-            _write_xlsx(temporary, table)
-        elif ending == ".jsonl":
-            table.to_json(temporary, orient="records", lines=True, force_ascii=False, double_precision=15)
-        else:
-            _write_text(temporary, table, "\t" if ending == ".tsv" else ",")
+        try:
+            if ending == ".parquet":
+                table.to_parquet(temporary, index=False)
+            elif ending == ".xlsx":
+                table.to_excel(temporary, index=False, engine="openpyxl")
+            elif ending == ".jsonl":
+                table.to_json(temporary, orient="records", lines=True, force_ascii=False, double_precision=15)
+            else:
+                _write_text(temporary, table, "\t" if ending == ".tsv" else ",")
+        except ImportError as error:
+            raise InputError(".xlsx needs openpyxl: pip install 'stack-lm[reading]'") from error
+        # Several types in a column, numbers over 64 bits; over a million rows, control characters.
+        except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
+            raise InputError(f"{ending} cannot hold the table; name another --output: {error}") from error
 
 
 def _write_text(target: Any, table: pd.DataFrame, separator: str) -> None:
     table = table.replace(CARRIAGE_RETURN, "\n")
     table.to_csv(target, index=False, sep=separator, lineterminator="\n")
-
-
-def _write_parquet(path: Path, table: pd.DataFrame) -> None:
-    import pyarrow
-
-    try:
-        table.to_parquet(path, index=False)
-    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:  # several types, over 64 bits
-        raise InputError(f".parquet cannot hold a column of the data; name another --output: {error}") from error
-
-
-def _write_xlsx(path: Path, table: pd.DataFrame) -> None:
-    import pandas as pd
-
-    try:
-        with pd.ExcelWriter(path, engine="openpyxl") as writer:
-            table.to_excel(writer, index=False)
-    except ImportError as error:
-        raise InputError(".xlsx needs openpyxl: pip install 'stack-lm[reading]'") from error
-    except ValueError as error:  # over a million rows, or control characters
-        raise InputError(f".xlsx cannot hold the table; name another --output: {error}") from error
 
 
 def _figure(options: argparse.Namespace, tables: dict[str, pd.DataFrame], number: int) -> Figure:
