@@ -4,7 +4,7 @@ from .computation import Computation, computation_of_trace, plot_computation
 from .curves import plot_learning_curves, read_metrics
 from .figures import plot_distributions, plot_groups, plot_strengths, save_figure
 from .page import render_page
-from .strengths import Contrast, Occurrences, Summary, contrast, word_class
+from .strengths import Contrast, contrast, word_class
 from .surprisal import SurprisalCurve, plot_surprisal
 from .verbs import VERB_FRAMES, verb_frames
 
@@ -12,8 +12,6 @@ __all__ = [
     "VERB_FRAMES",
     "Computation",
     "Contrast",
-    "Occurrences",
-    "Summary",
     "SurprisalCurve",
     "computation_of_trace",
     "contrast",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..core.trace import Trace
 from .verbs import VERB_FRAMES
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ALL_WORDS, PUNCTUATION = "all words", "punctuation"
 # The tag sets of the Penn Treebank, of the Brown corpus, of Universal Dependencies, and STTS, of German treebanks.
@@ -46,106 +48,69 @@ def word_class(tag: str) -> str | None:
     return next((name for name, pattern in CLASSES.items() if re.fullmatch(pattern, plain)), None)
 
 
-class Summary(NamedTuple):
-    """A distribution: the number of values, their mean and standard deviation, and quantiles."""
+def known_words(
+    traces: Sequence[Trace],
+    signal: str,
+    tags: Sequence[Sequence[str]],
+    frames: Sequence[Sequence[str | None]] | None = None,
+) -> pd.DataFrame:
+    """The words that a model knows, in order.
 
-    n: int
-    mean: float
-    std: float
-    quantiles: dict[str, float]
+    Args:
+        traces: one for each sentence.
+        signal: such as "push_strength".
+        tags: the part-of-speech tags of each sentence.
+        frames: the frames of each sentence (see `verb_frames`), if there are trees.
 
-    @classmethod
-    def of(cls, values: np.ndarray) -> Summary:
-        """Summarise at least one value."""
-        at_quantiles = np.quantile(values, QUANTILES).tolist()
-        quantiles = {f"{100 * q:g}%": value for q, value in zip(QUANTILES, at_quantiles, strict=True)}
-        return cls(len(values), float(values.mean()), float(values.std()), quantiles)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The summary as a flat dictionary for JSON."""
-        return {"n": self.n, "mean": self.mean, "std": self.std} | self.quantiles
-
-
-@dataclass(frozen=True, eq=False)
-class Occurrences:
-    """The strength of each word of a corpus, in order; words unknown to the model are left out.
-
-    Attributes:
-        words: the words [N].
-        tags: their part-of-speech tags [N].
-        frames: see `verb_frames`; all None without trees.
-        values: the strengths [N], in elements.
-        sentences: the number of each word's sentence [N].
-        n_unknown: words left out.
+    Returns:
+        The columns `sentence`, its number from 0, `word`, `tag`, `frame` (None without one), and `value`, the strength
+        in elements.
     """
+    import pandas as pd
 
-    words: tuple[str, ...]
-    tags: tuple[str, ...]
-    frames: tuple[str | None, ...]
-    values: np.ndarray
-    sentences: np.ndarray
-    n_unknown: int
+    rows = [
+        row
+        for number, (trace, of_sentence) in enumerate(zip(traces, tags, strict=True))
+        for *row, unknown in zip(
+            [number] * len(trace.words),
+            trace.words,
+            of_sentence,
+            [None] * len(trace.words) if frames is None else frames[number],
+            trace.signals[signal],
+            trace.unknown,
+            strict=True,
+        )
+        if not unknown
+    ]
+    return pd.DataFrame(rows, columns=["sentence", "word", "tag", "frame", "value"])
 
-    @classmethod
-    def from_traces(
-        cls,
-        traces: Sequence[Trace],
-        signal: str,
-        tags: Sequence[Sequence[str]],
-        frames: Sequence[Sequence[str | None]] | None = None,
-    ) -> Occurrences:
-        """Collect the words of traces.
 
-        Args:
-            traces: one for each sentence.
-            signal: such as "push_strength".
-            tags: the tags of each sentence.
-            frames: the frames of each sentence, if there are trees.
-        """
-        known = [~trace.unknown for trace in traces]
-        rows = [
-            (word, tag, frame, number)
-            for number, (trace, sentence_tags) in enumerate(zip(traces, tags, strict=True))
-            for word, tag, frame, unknown in zip(
-                trace.words,
-                sentence_tags,
-                [None] * len(trace.words) if frames is None else frames[number],
-                trace.unknown,
-                strict=True,
-            )
-            if not unknown
-        ]
-        words, all_tags, all_frames, numbers = zip(*rows, strict=True) if rows else ((), (), (), ())
-        values = np.concatenate([t.signals[signal][k] for t, k in zip(traces, known, strict=True)])
-        n_unknown = sum(int((~k).sum()) for k in known)
-        return cls(words, all_tags, all_frames, values, np.array(numbers, dtype=int), n_unknown)
+def classes(words: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Masks [N] of the words in each class by name, all words first; empty classes are left out."""
+    of_words = words["tag"].map(word_class)
+    masks = {name: (of_words == name).to_numpy() for name in CLASSES}
+    return {ALL_WORDS: np.ones(len(words), dtype=bool)} | {name: mask for name, mask in masks.items() if mask.any()}
 
-    def classes(self) -> dict[str, np.ndarray]:
-        """Masks [N] of the words in each class by name, all words first; empty classes are left out."""
-        word_classes = np.array([word_class(tag) or "" for tag in self.tags])
-        masks = {name: word_classes == name for name in CLASSES}
-        return {ALL_WORDS: np.ones(len(self.words), dtype=bool)} | {k: v for k, v in masks.items() if v.any()}
 
-    def verbs(self, frame: str) -> np.ndarray:
-        """Return the mask [N] of the verbs of a frame."""
-        return np.array([word_frame == frame for word_frame in self.frames], dtype=bool)
+def summarize(values: pd.Series) -> dict[str, Any]:
+    """The number of some values, at least one, their mean and standard deviation, and quantiles."""
+    quantiles = {f"{100 * q:g}%": value for q, value in values.quantile(QUANTILES).items()}
+    return {"n": len(values), "mean": float(values.mean()), "std": float(values.std(ddof=0))} | quantiles
 
-    def by_tag(self) -> dict[str, Summary]:
-        """A summary of each tag, the most frequent first."""
-        tags = np.array(self.tags)
-        names, counts = np.unique(tags, return_counts=True)
-        return {str(names[i]): Summary.of(self.values[tags == names[i]]) for i in np.argsort(-counts, kind="stable")}
 
-    def frames_by_tag(self) -> dict[str, dict[str, Summary]]:
-        """A summary of each frame of the verbs of each tag, because frames differ in their share of verb forms."""
-        places: dict[str, dict[str, list[int]]] = {}
-        for i, frame in enumerate(self.frames):
-            if frame is not None:
-                places.setdefault(self.tags[i], {}).setdefault(frame, []).append(i)
-        return {
-            tag: {frame: Summary.of(self.values[by_frame[frame]]) for frame in VERB_FRAMES if frame in by_frame}
-            for tag, by_frame in sorted(places.items())
-        }
+def by_tag(words: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """A summary of each tag, the most frequent first."""
+    summaries = [(tag, summarize(values)) for tag, values in words.groupby("tag")["value"]]
+    return dict(sorted(summaries, key=lambda pair: -pair[1]["n"]))
+
+
+def frames_by_tag(words: pd.DataFrame) -> dict[str, dict[str, dict[str, Any]]]:
+    """A summary of each frame of the verbs of each tag, because frames differ in their share of verb forms."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    groups = dict(list(words.groupby(["tag", "frame"])["value"]))
+    for tag, frame in sorted(groups, key=lambda key: (key[0], VERB_FRAMES.index(key[1]))):
+        found.setdefault(tag, {})[frame] = summarize(groups[tag, frame])
+    return found
 
 
 class Contrast(NamedTuple):
@@ -181,7 +146,7 @@ def contrast(
     Args:
         first: name of the first group.
         second: name of the second group.
-        values: strength of each word [N], see `Occurrences`.
+        values: strength of each word [N].
         sentences: number of each word's sentence [N].
         in_first: mask of the words in the first group [N].
         in_second: mask of the words in the second group [N].

@@ -1,12 +1,14 @@
 """Strengths by kinds of words."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stack_lm.core.trace import Trace
-from stack_lm.figures import Occurrences, Summary, contrast, word_class
+from stack_lm.figures import contrast, word_class
+from stack_lm.figures.strengths import by_tag, classes, frames_by_tag, known_words, summarize
 
 
 def occurrences(words, tags, values, frames=None, unknown=()):
@@ -21,7 +23,7 @@ def occurrences(words, tags, values, frames=None, unknown=()):
         )
         for sentence, of_sentence in zip(words, values, strict=True)
     ]
-    return Occurrences.from_traces(traces, "push_strength", tags, frames)
+    return known_words(traces, "push_strength", tags, frames)
 
 
 @pytest.mark.parametrize(
@@ -65,26 +67,24 @@ def test_groups():
         [[None, "transitive", None, None], [None, "intransitive"]],
         unknown=("xyz",),
     )
-    assert (words.words, words.n_unknown) == (("Dogs", "see", "cats", "Cats", "see"), 1)
-    assert words.sentences.tolist() == [0, 0, 0, 1, 1]
-    groups = {name: words.values[found].tolist() for name, found in words.classes().items()}
+    assert words["word"].tolist() == ["Dogs", "see", "cats", "Cats", "see"]
+    assert words["sentence"].tolist() == [0, 0, 0, 1, 1]
+    groups = {name: words["value"][found].tolist() for name, found in classes(words).items()}
     assert groups == {"all words": [1, 2, 3, 5, 6], "nouns": [1, 3, 5], "verbs": [2, 6]}
-    assert words.values[words.verbs("intransitive")].tolist() == [6]
-    assert [(tag, s.n, s.mean) for tag, s in words.by_tag().items()] == [("NNS", 3, 3.0), ("VBP", 2, 4.0)]
-    of_frames = words.frames_by_tag()
-    assert {tag: {frame: s.mean for frame, s in of.items()} for tag, of in of_frames.items()} == {
+    assert [(tag, s["n"], s["mean"]) for tag, s in by_tag(words).items()] == [("NNS", 3, 3.0), ("VBP", 2, 4.0)]
+    of_frames = frames_by_tag(words)
+    assert {tag: {frame: s["mean"] for frame, s in of.items()} for tag, of in of_frames.items()} == {
         "VBP": {"transitive": 2.0, "intransitive": 6.0}
     }
 
 
 def test_no_known_words():
-    words = occurrences([["a"]], [["DT"]], [[1]], unknown=("a",))
-    assert (words.words, words.n_unknown, len(words.values)) == ((), 1, 0)
+    assert occurrences([["a"]], [["DT"]], [[1]], unknown=("a",)).empty
 
 
 def test_summary():
     values = np.arange(101.0)
-    found = Summary.of(values).as_dict()
+    found = summarize(pd.Series(values))
     assert (found["n"], found["mean"]) == (101, 50.0)
     assert found["std"] == pytest.approx(values.std())
     assert [found[name] for name in ("5%", "25%", "50%", "75%", "95%")] == [5, 25, 50, 75, 95]

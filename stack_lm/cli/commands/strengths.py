@@ -13,7 +13,7 @@ from ...core.console import print_note, progress, write_table
 from ...core.errors import InputError
 from ...core.messages import shortened
 from ...figures.figures import plot_groups, save_figure
-from ...figures.strengths import ALL_WORDS, Occurrences, Summary, contrast
+from ...figures.strengths import ALL_WORDS, by_tag, classes, contrast, frames_by_tag, known_words, summarize
 from ...figures.verbs import VERB_FRAMES, verb_frames
 from ...hub.locating import find_models
 from ...parsing.dependencies import verb_frames_of
@@ -30,6 +30,7 @@ from ..printing import PrintedTable
 from ..report import Problems, Report
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 EXAMPLE = "stack-lm strengths runs/brown-u1 --data nltk:treebank --figure strengths.png"
@@ -56,50 +57,36 @@ def run(options: argparse.Namespace) -> Report:
         traces = scorer.trace(sentences, tags, logprobs=False, progress=advance)
     if signal not in traces[0].signals:
         distances_from_trace(traces[0], signal)  # raises an error that lists the signals
-    words = Occurrences.from_traces(traces, signal, tags, frames)
-    if not words.words:
+    words = known_words(traces, signal, tags, frames)
+    if words.empty:
         raise InputError(f"{options.model} knows no word of {options.data}: {shortened(' '.join(sentences[0]), 80)!r}")
-    verbs = {f"{frame} verbs": words.verbs(frame) for frame in VERB_FRAMES if frames is not None}
+    verbs = {f"{frame} verbs": (words["frame"] == frame).to_numpy() for frame in VERB_FRAMES}
     verbs = {name: chosen for name, chosen in verbs.items() if chosen.any()}
-    groups = words.classes() | verbs
+    groups = classes(words) | verbs
     names = ("model", "data", "limit", "layer", "word_strength")
     record = {name: getattr(options, name) for name in names} | {"signal": signal, "n_sentences": len(sentences)}
-    record |= _summaries(words, groups, verbs)
+    record |= {"n_words": len(words), "n_unknown": sum(int(trace.unknown.sum()) for trace in traces)}
+    record |= _summaries(words, groups, list(verbs))
     if options.figure:
-        save_figure(options.figure, _corpus_figure(words, record, groups, verbs))
+        values = {name: words["value"].to_numpy()[chosen] for name, chosen in groups.items()}
+        save_figure(options.figure, _corpus_figure(values, record, list(verbs)))
     if options.items:
-        columns = ("sentence", "word", "tag", "frame", signal)
-        rows = zip(
-            np.array(numbers)[words.sentences],
-            words.words,
-            words.tags,
-            words.frames,
-            words.values.tolist(),
-            strict=True,
-        )
-        write_table(options.items, columns, list(rows))
+        rows = words.assign(sentence=np.array(numbers)[words["sentence"]]).astype(object)
+        write_table(options.items, ("sentence", "word", "tag", "frame", signal), rows.to_numpy().tolist())
     if not options.json and frames is None:
         print_note(f"{options.data} has no trees to show which verbs have an object")
     return Report(record, _tables(record), [options.figure, options.items], problems.finish)
 
 
-def _summaries(words: Occurrences, groups: Mapping[str, np.ndarray], verbs: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    pairs = [("verbs", "nouns"), *((name, list(verbs)[-1]) for name in list(verbs)[:-1])]
-    contrasts = [
-        contrast(a, b, words.values, words.sentences, groups[a], groups[b])
-        for a, b in pairs
-        if a in groups and b in groups
-    ]
+def _summaries(words: pd.DataFrame, groups: Mapping[str, np.ndarray], verbs: Sequence[str]) -> dict[str, Any]:
+    pairs = [("verbs", "nouns"), *((name, verbs[-1]) for name in verbs[:-1])]
+    places = words["value"].to_numpy(), words["sentence"].to_numpy()
+    contrasts = [contrast(a, b, *places, groups[a], groups[b]) for a, b in pairs if a in groups and b in groups]
     return {
-        "n_words": len(words.words),
-        "n_unknown": words.n_unknown,
-        "groups": {name: Summary.of(words.values[chosen]).as_dict() for name, chosen in groups.items()},
+        "groups": {name: summarize(words["value"][chosen]) for name, chosen in groups.items()},
         "contrasts": [each._asdict() for each in contrasts if each is not None],
-        "by_tag": {tag: summary.as_dict() for tag, summary in words.by_tag().items()},
-        "frames_by_tag": {
-            tag: {frame: summary.as_dict() for frame, summary in of_tag.items()}
-            for tag, of_tag in words.frames_by_tag().items()
-        },
+        "by_tag": by_tag(words),
+        "frames_by_tag": frames_by_tag(words),
     }
 
 
@@ -149,17 +136,14 @@ def _read_tagged(options: argparse.Namespace, problems: Problems) -> Tagged:
     return numbers, [tree.words for tree in trees], tags, list(map(verb_frames, trees))
 
 
-def _corpus_figure(
-    words: Occurrences,
-    result: dict[str, Any],
-    groups: Mapping[str, np.ndarray],
-    verbs: Mapping[str, np.ndarray],
-) -> Figure:
-    parts = ("nouns and verbs", {name: words.values[groups[name]] for name in ("nouns", "verbs") if name in groups})
+def _corpus_figure(values: Mapping[str, np.ndarray], result: dict[str, Any], verbs: Sequence[str]) -> Figure:
     panels = [
-        ("all words", {ALL_WORDS: words.values}),
-        parts,
-        ("verbs with and without an object", {name: words.values[found] for name, found in verbs.items()}),
+        (title, {name: values[name] for name in names if name in values})
+        for title, names in (
+            ("all words", [ALL_WORDS]),
+            ("nouns and verbs", ["nouns", "verbs"]),
+            ("verbs with and without an object", verbs),
+        )
     ]
     title = f"{result['model']} on {result['data']}"
     return plot_groups([panel for panel in panels if panel[1]], result["signal"], title=title)
