@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from ..core.errors import InputError
-
 
 @contextmanager
 def embedding_dropout(model: PreTrainedModel, rate: float, seed: int) -> Iterator[None]:
@@ -26,9 +24,6 @@ def embedding_dropout(model: PreTrainedModel, rate: float, seed: int) -> Iterato
         model: a model whose token embeddings [B, T, E] come from one module.
         rate: the share of units that are dropped, at least 0 and below 1.
         seed: the seed of the draw.
-
-    Raises:
-        InputError: if the model does not name the module of its embeddings.
     """
 
     def drop(_module: Any, _inputs: Any, embedded: Tensor) -> Tensor:
@@ -36,11 +31,7 @@ def embedding_dropout(model: PreTrainedModel, rate: float, seed: int) -> Iterato
         mask = np.random.default_rng(seed).random(embedded.shape[-2:]) >= rate
         return embedded * torch.as_tensor(mask / (1 - rate), dtype=embedded.dtype, device=embedded.device)
 
-    try:
-        embeddings = model.get_input_embeddings()
-    except NotImplementedError as error:
-        raise InputError(f"{type(model).__name__} has no get_input_embeddings() for dropout") from error
-    handle = embeddings.register_forward_hook(drop)
+    handle = model.get_input_embeddings().register_forward_hook(drop)
     try:
         yield
     finally:

@@ -14,8 +14,6 @@ from ..memory.viterbi import Run
 from ..text.tokenization import RareWordTags, TreebankForms, added_tokens, sentence_frame, word_splitter_of
 from .punctuation import Punctuation, is_punctuation, split_points
 
-# Texts in one call of a tokenizer: a compromise between call overhead and memory.
-_BLOCK = 1000
 LONGEST = 2**18
 """Maximum number of words, and of tokens, of a scored sentence. A longer one is a text without line breaks."""
 
@@ -125,40 +123,38 @@ class SentenceEncoder:
         every_tags = tags if tags is not None else [None] * len(sentences)
         adapted = map(self._adapt, sentences)
         prepared = [self._replace_rare(*pair) for pair in zip(adapted, every_tags, strict=True)]
-        for start in range(0, len(prepared), _BLOCK):
-            block, given = prepared[start : start + _BLOCK], sentences[start : start + _BLOCK]
-            encoded = self.tokenizer(
-                [" ".join(words) for words in block],
-                add_special_tokens=False,
-                return_offsets_mapping=True,
-                return_attention_mask=False,
-                return_token_type_ids=False,
-            )
-            for i, (text_ids, offsets) in enumerate(zip(encoded.input_ids, encoded.offset_mapping, strict=True)):
-                words = given[i]
-                parts, part_of = _split(block[i], words, offsets)
-                if punctuation == "split":
-                    words, text_word_of = parts, part_of
-                else:
-                    text_word_of = words_of_tokens(block[i], offsets)
-                ids = self.begin + text_ids + self.end
-                inside = slice(len(self.begin), len(ids) - len(self.end))
-                word_of, core_of = np.full((2, len(ids)), -1)
-                word_of[inside] = core_of[inside] = text_word_of
-                if len(parts) > len(words):
-                    bare = np.array([is_punctuation(part) for part in parts])[part_of]
-                    wholly = np.array([is_punctuation(word) for word in block[i]])[text_word_of]
-                    core_of[inside][bare & ~wholly] = -1
-                missing = sorted(set(range(len(words))) - set(word_of.tolist()))
-                if missing:
-                    text, word = " ".join(block[i]), words[missing[0]]
-                    begin = sum(len(each) + 1 for each in block[i][: missing[0]])
-                    wide = next((text[a:b] for a, b in offsets if a <= begin < b and punctuation == "attach"), None)
-                    problem = f"no token of the word {word!r}" if wide is None else f"one token of {wide.strip()!r}"
-                    raise InputError(
-                        f"sentence {numbers[start + i]}: the tokenizer makes {problem} in {' '.join(words)!r}"
-                    )
-                yield Encoding(ids, word_of, len(self.end), words, core_of)
+        if not prepared:
+            return
+        encoded = self.tokenizer(
+            [" ".join(words) for words in prepared],
+            add_special_tokens=False,
+            return_offsets_mapping=True,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+        )
+        of_each = zip(numbers, sentences, prepared, encoded.input_ids, encoded.offset_mapping, strict=True)
+        for number, words, read, text_ids, offsets in of_each:
+            parts, part_of = _split(read, words, offsets)
+            if punctuation == "split":
+                words, text_word_of = parts, part_of
+            else:
+                text_word_of = words_of_tokens(read, offsets)
+            ids = self.begin + text_ids + self.end
+            inside = slice(len(self.begin), len(ids) - len(self.end))
+            word_of, core_of = np.full((2, len(ids)), -1)
+            word_of[inside] = core_of[inside] = text_word_of
+            if len(parts) > len(words):
+                bare = np.array([is_punctuation(part) for part in parts])[part_of]
+                wholly = np.array([is_punctuation(word) for word in read])[text_word_of]
+                core_of[inside][bare & ~wholly] = -1
+            missing = sorted(set(range(len(words))) - set(word_of.tolist()))
+            if missing:
+                text, word = " ".join(read), words[missing[0]]
+                begin = sum(len(each) + 1 for each in read[: missing[0]])
+                wide = next((text[a:b] for a, b in offsets if a <= begin < b and punctuation == "attach"), None)
+                problem = f"no token of the word {word!r}" if wide is None else f"one token of {wide.strip()!r}"
+                raise InputError(f"sentence {number}: the tokenizer makes {problem} in {' '.join(words)!r}")
+            yield Encoding(ids, word_of, len(self.end), words, core_of)
 
 
 def words_of_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> np.ndarray:

@@ -127,16 +127,6 @@ class MemoryLayers:
         return has_runs(layer) or set(_PARSED) <= _single_strengths(layer).keys()
 
     @property
-    def keeps_strengths(self) -> bool:
-        """True if the memory keeps one strength for each step, so that its contents can be shown.
-
-        Raises:
-            InputError: as `layer`.
-        """
-        strengths = getattr(self.memories[self.layer].empty(1).memory, "strengths", None)
-        return strengths is not None and strengths.shape == (1, 0)
-
-    @property
     def parsing_signal(self) -> str:
         """The signal that syntactic distances come from: the push strength, or the pop strength if the push is fixed
         (Merrill et al. 2019, section 5); the depth of the most probable run of a nondeterministic stack.

@@ -88,9 +88,6 @@ class Parse:
     def __repr__(self) -> str:
         return f"Parse({str(self.tree)!r})"
 
-    def _repr_svg_(self) -> str:
-        return draw_trees([self.tree])
-
     def _repr_html_(self) -> str:
         return f'<div style="overflow-x: auto">{draw_trees([self.tree])}</div>'
 

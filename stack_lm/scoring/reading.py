@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..core.errors import InputError
@@ -18,7 +19,7 @@ from ..nn import actions_by_layer
 from .batches import finite, length_batches, token_logprobs
 from .encoding import LONGEST
 from .memory_layers import MemoryLayers
-from .windows import by_sequence, joined, windows
+from .windows import windows
 
 Progress = Callable[[int], None]
 # Logits that a separate head computes at a time, on a CPU and on a GPU; and the most that another model may make for a
@@ -123,7 +124,10 @@ class SequenceReader(MemoryLayers):
                 )
             if progress is not None:
                 progress(sum(sizes[found[i].sequence] for i in batch if found[i].keep == 0))
-        return [_joined([pieces[i] for i in some]) for some in by_sequence(found)]
+        parts: list[list[Reading]] = [[] for _ in sequences]
+        for i, window in enumerate(found):
+            parts[window.sequence].append(pieces[i])
+        return list(map(_joined, parts))
 
     @cached_property
     def begins_word(self) -> np.ndarray | None:
@@ -194,10 +198,8 @@ class SequenceReader(MemoryLayers):
     def _batches(self, sequences: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Tensor]]:
         """Batches of sequences of similar length: their indices, and their ids padded on the right [B, T]."""
         for batch in length_batches([len(ids) for ids in sequences], self.batch_tokens):
-            ids = np.zeros((len(batch), len(sequences[batch[-1]])), dtype=np.int64)
-            for row, i in enumerate(batch):
-                ids[row, : len(sequences[i])] = sequences[i]
-            yield batch, torch.from_numpy(ids).to(self.model.device)
+            ids = pad_sequence([torch.tensor(sequences[i]) for i in batch], batch_first=True)
+            yield batch, ids.to(self.model.device)
 
     def _run(self, ids: Tensor, *, logits: bool = True) -> Any:
         """The model's outputs with the actions, without logits where its head is apart (see `_logits`); without
@@ -215,9 +217,11 @@ class SequenceReader(MemoryLayers):
 def _joined(pieces: Sequence[Reading]) -> Reading:
     """The numbers of a sequence, from those that its windows keep."""
     first = pieces[0]
-    scores = {name: joined([piece.scores[name] for piece in pieces]) for name in first.scores}
-    layers = range(len(first.actions))
-    return Reading(
-        scores,
-        [{name: joined([each.actions[i][name] for each in pieces]) for name in first.actions[i]} for i in layers],
-    )
+    if len(pieces) == 1:
+        return first
+    scores = {name: np.concatenate([piece.scores[name] for piece in pieces]) for name in first.scores}
+    actions = [
+        {name: np.concatenate([piece.actions[i][name] for piece in pieces]) for name in of_layer}
+        for i, of_layer in enumerate(first.actions)
+    ]
+    return Reading(scores, actions)

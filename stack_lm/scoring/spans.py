@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..core.errors import InputError
@@ -58,24 +59,16 @@ class SpanScorer:
         for encoding in self._encoder.encode([escape_words(words) for words in sentences], None):
             yield encoding.ids, _fences(encoding)
 
+    @torch.inference_mode()
     def probabilities(
-        self, sentences: Sequence[Sequence[str]], *, progress: Callable[[int], None] | None = None
+        self, encoded: Sequence[tuple[list[int], list[int]]], *, progress: Callable[[int], None] | None = None
     ) -> list[np.ndarray]:
         """The probability that each span [start, stop) of each sentence is in its tree [n + 1, n + 1].
 
         Args:
-            sentences: each a sequence of words.
+            encoded: the sentences, as from `encode`.
             progress: called with the number of sentences done, batch by batch.
-
-        Raises:
-            InputError: as `encode`.
         """
-        return self._probabilities(list(self.encode(sentences)), progress)
-
-    @torch.inference_mode()
-    def _probabilities(
-        self, encoded: Sequence[tuple[list[int], list[int]]], progress: Callable[[int], None] | None
-    ) -> list[np.ndarray]:
         probabilities: list[np.ndarray] = [np.zeros(0)] * len(encoded)
         for batch in length_batches([len(ids) for ids, _ in encoded], self.batch_tokens):
             inputs = collate_spans([encoded[i] for i in batch], self.model.device)
@@ -92,13 +85,18 @@ class SpanScorer:
     ) -> list[tuple[ConstituencyTree, np.ndarray]]:
         """The binary tree of each sentence, as `tree_of_spans` finds it, and its unknown words.
 
-        Args, Raises: as `probabilities`.
+        Args:
+            sentences: each a sequence of words.
+            progress: see `probabilities`.
+
+        Raises:
+            InputError: as `encode`.
 
         Returns:
             For each sentence its tree, and whether each word has the unknown token among its own [n], bool.
         """
         encoded = list(self.encode(sentences))
-        probabilities = self._probabilities(encoded, progress)
+        probabilities = self.probabilities(encoded, progress=progress)
         return [
             (tree_of_spans(words, spans), self._unknown(*ids_and_fences))
             for words, spans, ids_and_fences in zip(sentences, probabilities, encoded, strict=True)
@@ -134,14 +132,13 @@ def _votes(places: tuple[np.ndarray, ...], values: np.ndarray) -> dict[tuple[int
 
 def collate_spans(encoded: Sequence[tuple[Sequence[int], Sequence[int]]], device: torch.device) -> dict[str, Tensor]:
     """Collate sentences from `SpanScorer.encode` into arguments of the model, padded on the right."""
-    longest, most = (max(map(len, part)) for part in zip(*encoded, strict=True))
-    ids = torch.zeros(len(encoded), longest, dtype=torch.long)
-    mask, fences = torch.zeros_like(ids), torch.full((len(encoded), most), -1)
-    for row, (tokens, places) in enumerate(encoded):
-        ids[row, : len(tokens)] = torch.tensor(tokens)
-        mask[row, : len(tokens)] = 1
-        fences[row, : len(places)] = torch.tensor(places)
-    return {"input_ids": ids.to(device), "attention_mask": mask.to(device), "fences": fences.to(device)}
+    ids, fences = (list(map(torch.tensor, part)) for part in zip(*encoded, strict=True))
+    padded = {
+        "input_ids": pad_sequence(ids, batch_first=True),
+        "attention_mask": pad_sequence(list(map(torch.ones_like, ids)), batch_first=True),
+        "fences": pad_sequence(fences, batch_first=True, padding_value=-1),
+    }
+    return {name: values.to(device) for name, values in padded.items()}
 
 
 def _fences(encoding: Encoding) -> list[int]:

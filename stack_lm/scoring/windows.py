@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -109,14 +108,3 @@ def windows(lengths: Sequence[int], size: int | None) -> list[Window]:
             keep, stop = stop, min(stop + size // 2, length)
             found.append(Window(number, max(0, stop - size), stop, keep))
     return found
-
-
-def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """The rows of a sequence, from those that its windows keep."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def by_sequence(found: Sequence[Window]) -> Iterator[list[int]]:
-    """The indices of the windows of each sequence, in order."""
-    for _, group in groupby(range(len(found)), key=lambda i: found[i].sequence):
-        yield list(group)

@@ -220,7 +220,7 @@ def test_the_embeddings_drop_the_share_of_units_that_was_asked_for():
 
 def test_a_notebook_shows_the_tree(parser):
     parse = parser(["the", "<b>", "cat"], is_split_into_words=True)
-    svg = ElementTree.fromstring(parse._repr_svg_())
+    (svg,) = ElementTree.fromstring(parse._repr_html_())
     assert {"the", "<b>", "cat"} <= {element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")}
     assert ElementTree.fromstring(parse._repr_html_()).tag == "div"
     assert repr(parse).startswith("Parse('(")

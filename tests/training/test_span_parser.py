@@ -135,7 +135,7 @@ def test_brackets_are_read_as_files_of_trees_escape_them(parser, tmp_path):
     one, two = read([raw, escaped])
     assert one.tree.words == tuple(raw)
     assert one.tree.spans == two.tree.spans
-    probabilities = read.scorer.probabilities([raw, escaped])
+    probabilities = read.scorer.probabilities(list(read.scorer.encode([raw, escaped])))
     np.testing.assert_array_equal(*probabilities)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -132,9 +133,10 @@ def _inspect_sentence(options: argparse.Namespace) -> _Inspection:
         tree = tree_from_distances(trace.words, distances, decoder)
         about["tree"] = f"{signal.replace('_', ' ')}, {decoder}"
         record |= {"signal": signal, "decoder": decoder, **tree_record(tree, distances), "tree": str(tree)}
-    if tree is not None and scorer.keeps_strengths:
-        contents = scorer.memory_contents(words, tags)
-        record["contents"] = contents.tolist()
+    if tree is not None:
+        with suppress(InputError):  # of a memory that does not keep one strength for each step
+            contents = scorer.memory_contents(words, tags)
+            record["contents"] = contents.tolist()
     computation = computation_of_trace(trace, labels, distances=distances, contents=contents)
     record["surprisal"] = computation.panels["surprisal"].numbers[0].tolist()
     if tree is not None and trace.run is None:
