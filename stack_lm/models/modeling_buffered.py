@@ -92,7 +92,6 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        num_steps: int | Tensor | None = None,
         target_length: int | None = None,
         output_actions: bool = False,
         num_items_in_batch: Tensor | int | None = None,
@@ -105,9 +104,8 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
             attention_mask: [B, N], zero at padding, left or right, which is then not in the input buffer.
             inputs_embeds: [B, N, E], in place of input_ids.
             labels: output symbols [B, M], not shifted: label j belongs to position j. -100 is ignored.
-            num_steps: number of steps, one for all or one for each sequence [B]. None: `steps_per_token` for each token
-                that is not padding, plus `extra_steps`.
-            target_length: positions to read, M; by default the number of labels, or else of steps.
+            target_length: positions to read, M; by default the number of labels, or else of steps, which are
+                `steps_per_token` for each token that is not padding, plus `extra_steps`.
             output_actions: return the actions on memory and buffers.
             num_items_in_batch: divisor of the summed loss; by default the loss is a mean.
 
@@ -116,7 +114,7 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
             TypeError: for an unknown argument.
         """
         refuse_unknown(kwargs, has_padding=padded(attention_mask))
-        buffer, actions = self._run(input_ids, attention_mask, inputs_embeds, num_steps, output_actions)
+        buffer, actions = self._run(input_ids, attention_mask, inputs_embeds, output_actions)
         batch_size, steps = buffer.strengths.shape
         if labels is not None:
             if labels.dim() != 2 or labels.shape[0] != batch_size or target_length not in (None, labels.shape[1]):
@@ -136,8 +134,6 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         *,
-        inputs_embeds: Tensor | None = None,
-        num_steps: int | Tensor | None = None,
         max_length: int | None = None,
     ) -> list[list[int]]:
         """The most probable output symbols of each sequence.
@@ -148,11 +144,9 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
         Args:
             input_ids: as of `forward`.
             attention_mask: as of `forward`.
-            inputs_embeds: as of `forward`.
-            num_steps: as of `forward`.
             max_length: maximum number of symbols to read; None: all.
         """
-        buffer, _ = self._run(input_ids, attention_mask, inputs_embeds, num_steps, False)
+        buffer, _ = self._run(input_ids, attention_mask, None, False)
         delay = self.config.output_delay
         lengths = (buffer.strengths.sum(-1) + 0.5 - delay).clamp(min=0).long().tolist()
         if max_length is not None:
@@ -171,15 +165,16 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
         input_ids: Tensor | None,
         attention_mask: Tensor | None,
         inputs_embeds: Tensor | None,
-        num_steps: int | Tensor | None,
         output_actions: bool,
     ) -> tuple[StackState, Actions | None]:
         """Run all steps: return the output buffer, values [B, K, V] and strengths [B, K], and the actions."""
         inputs_embeds = self.model.embed(input_ids, inputs_embeds)
         batch_size, length = inputs_embeds.shape[:2]
         mask = self.model._step_mask(attention_mask, batch_size, length)
-        steps, active = self._steps(num_steps, mask, batch_size, length, inputs_embeds.device)
-
+        per_token, extra = self.config.steps_per_token, self.config.extra_steps
+        steps, active = per_token * length + extra, None
+        if mask is not None:  # a sequence takes steps for its own tokens only
+            active = torch.arange(steps, device=mask.device) < (per_token * mask.sum(1) + extra).unsqueeze(1)
         values = self.model.embedding_dropout(inputs_embeds)
         scan = run_buffered(self.model.cell, self.buffering, values, mask, steps, active, output_actions)
         # Nothing reads the output buffer while the network runs, so it is written all at once.
@@ -191,26 +186,6 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
     def buffering(self) -> Buffers:
         """The emissions of the buffers' strengths, and the projection of outputs."""
         return Buffers(*self.buffer_strengths, self.buffer_projection)
-
-    def _steps(
-        self, num_steps: int | Tensor | None, mask: Tensor | None, batch_size: int, length: int, device: torch.device
-    ) -> tuple[int, Tensor | None]:
-        """Return the number of steps K, and the mask of those that each sequence takes [B, K]; None for all."""
-        if isinstance(num_steps, Tensor):
-            if num_steps.shape != (batch_size,) or bool((num_steps < 1).any()):
-                raise ValueError(f"num_steps must be [{batch_size}] numbers of at least 1; got {num_steps.tolist()}")
-            each, steps = num_steps.to(device), int(num_steps.max())
-        elif num_steps is not None:
-            if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 1:
-                raise ValueError(f"num_steps must be an integer of at least 1; got {num_steps!r}")
-            return num_steps, None
-        else:
-            per_token, extra = self.config.steps_per_token, self.config.extra_steps
-            steps = per_token * length + extra
-            if mask is None:
-                return steps, None
-            each = per_token * mask.sum(1) + extra
-        return steps, torch.arange(steps, device=device) < each.unsqueeze(1)
 
 
 def _cross_entropy(logits: Tensor, labels: Tensor, num_items: Tensor | int | None) -> Tensor:

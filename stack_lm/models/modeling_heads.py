@@ -23,9 +23,6 @@ from .modeling_stack_rnn import (
 )
 from .packing import padded
 
-# Under this name a cache keeps a sequence classifier's input at each sequence's last token.
-_LAST = "last_hidden"
-
 
 @dataclass
 class StackRNNClassifierOutput(SequenceClassifierOutputWithPast, CacheOutput):
@@ -75,12 +72,10 @@ class _Head(StackRNNPreTrainedModel, ABC):
             TypeError: for an unknown argument.
         """
         attention_mask = self._mask(input_ids, token_mask(attention_mask))
-        earlier = self._earlier(cache)
         outputs, of_loss = self.run_model(
             kwargs, input_ids=input_ids, attention_mask=attention_mask, cache=cache, inputs_embeds=inputs_embeds
         )
-        hidden = self._select(outputs, attention_mask, earlier, labels)
-        logits = self.score(self.dropout(hidden))
+        logits = self.score(self.dropout(self._select(outputs.last_hidden_state, attention_mask, labels)))
         loss = None if labels is None else self._loss(logits, labels, **of_loss)
         return outputs.answered(StackRNNClassifierOutput, loss, logits)
 
@@ -88,15 +83,9 @@ class _Head(StackRNNPreTrainedModel, ABC):
         """The mask of the steps without padding; None if nothing defines it."""
         return attention_mask
 
-    def _earlier(self, cache: MemoryCache | None) -> Tensor | None:
-        """The input of the linear layer from the cache, if the class needs one."""
-        return None
-
-    def _select(
-        self, outputs: StackRNNModelOutput, mask: Tensor | None, earlier: Tensor | None, labels: Tensor | None
-    ) -> Any:
-        """The input of the linear layer: the outputs of all steps [B, T, H]."""
-        return outputs.last_hidden_state
+    def _select(self, hidden: Any, mask: Tensor | None, labels: Tensor | None) -> Any:
+        """The input of the linear layer, from the outputs of all steps [B, T, H]: these."""
+        return hidden
 
     @abstractmethod
     def _loss(self, logits: Tensor, labels: Tensor, **kwargs: Any) -> Tensor:
@@ -107,8 +96,8 @@ class StackRNNForSequenceClassification(_Head):
     """A stack RNN that classifies a sequence by the controller's output at its last token: logits [B, K].
 
     Labels are class ids [B], or real targets for regression. Without an attention mask, tokens equal to
-    `config.pad_token_id` are padding. A sequence may come in chunks, even chunks of padding only. Before its first
-    token its logits are NaN, and labels are rejected (on a CPU: on a GPU the check would wait).
+    `config.pad_token_id` are padding. Without any token the logits are NaN, and labels are rejected (on a CPU: on a GPU
+    the check would wait).
 
     NOTE: the released classifiers of Merrill et al. (2019) read the last step of the padded batch; this one reads the
     last token that is not padding.
@@ -126,35 +115,18 @@ class StackRNNForSequenceClassification(_Head):
             return (input_ids != self.config.pad_token_id).long()
         return attention_mask
 
-    def _earlier(self, cache: MemoryCache | None) -> Tensor | None:
-        """The outputs at each sequence's last token so far [B, H], NaN before its first; None where the cache has come
-        from another model."""
-        if cache is None or cache.get_seq_length(_LAST) != cache.get_seq_length():
-            return None
-        return cache.state(_LAST)
-
-    def _select(
-        self, outputs: StackRNNModelOutput, mask: Tensor | None, earlier: Tensor | None, labels: Tensor | None
-    ) -> Any:
-        """The outputs at each sequence's last token [B, H], which for a chunk of padding came before it."""
-        hidden: Any = outputs.last_hidden_state
+    def _select(self, hidden: Any, mask: Tensor | None, labels: Tensor | None) -> Any:
+        """The outputs at each sequence's last token [B, H]; NaN without one."""
         if mask is None:
-            last = hidden[:, -1]
-        else:
-            steps = torch.arange(hidden.shape[1], device=hidden.device)
-            real = mask[:, -hidden.shape[1] :].bool()
-            last = hidden[torch.arange(hidden.shape[0], device=hidden.device), (real * steps).argmax(-1)]
-            has_token = real.any(-1, keepdim=True)
-            if earlier is None:
-                if labels is not None and has_token.device.type == "cpu" and not bool(has_token.all()):
-                    row = int(has_token.long().argmin())
-                    raise ValueError(f"sequence {row} of the batch has a label but no token: all of it is padding")
-                earlier = torch.full_like(last, float("nan"))
-            last = torch.where(has_token, last, earlier)
-        cache: Any = outputs.cache
-        if cache is not None:
-            cache.update_state(_LAST, last, cache.get_seq_length() - cache.get_seq_length(_LAST))
-        return last
+            return hidden[:, -1]
+        steps = torch.arange(hidden.shape[1], device=hidden.device)
+        real = mask[:, -hidden.shape[1] :].bool()
+        has_token = real.any(-1, keepdim=True)
+        if labels is not None and has_token.device.type == "cpu" and not bool(has_token.all()):
+            row = int(has_token.long().argmin())
+            raise ValueError(f"sequence {row} of the batch has a label but no token: all of it is padding")
+        last = hidden[torch.arange(hidden.shape[0], device=hidden.device), (real * steps).argmax(-1)]
+        return last.masked_fill(~has_token, float("nan"))
 
     def _loss(self, logits: Tensor, labels: Tensor, **kwargs: Any) -> Tensor:
         loss: Tensor = self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)

@@ -84,14 +84,14 @@ def reference(model, ids, steps):
 @pytest.mark.parametrize("controller", ["direct", "lstm"])
 @torch.no_grad()
 def test_it_equals_the_equations_step_by_step(controller):
-    model = make(controller=controller, **HAO).double()
+    model = make(controller=controller, steps_per_token=1, extra_steps=4, **HAO).double()
     ids = [3, 1, 4, 1, 2]
     outputs, pushes = reference(model, ids, 9)
     expected, taken = [], pushes
     for _ in range(6):
         expected.append(read_list(outputs, taken))
         taken = pop_list(taken, 1.0)
-    result = model(torch.tensor([ids]), num_steps=9, target_length=6, output_actions=True)
+    result = model(torch.tensor([ids]), target_length=6, output_actions=True)
     torch.testing.assert_close(result.logits[0], torch.stack(expected))
     torch.testing.assert_close(result.actions.output_push_strength[0].tolist(), pushes)
     torch.testing.assert_close(result.output_strength.item(), sum(pushes))
@@ -132,7 +132,8 @@ def test_hard_actions_make_a_python_program(data):
     model.lm_head.weight.data, model.lm_head.bias.data = torch.eye(4), torch.zeros(4)
     model.set_scan_backend("reference")  # compiled code would not see what is put in the place of a method
     model.buffer_strengths = tuple(Scripted(actions) for actions in zip(*script, strict=True))
-    logits = model(torch.tensor([text]), num_steps=steps, target_length=14).logits[0]
+    model.config.steps_per_token, model.config.extra_steps = 0, steps
+    logits = model(torch.tensor([text]), target_length=14).logits[0]
     expected = [[float(i == symbol) for i in range(4)] for symbol in written] + [[0.0] * 4] * 14
     assert logits.tolist() == expected[:14]
 
@@ -212,13 +213,13 @@ def test_sequences_are_independent_and_padding_is_not_there(fields):
 
 @pytest.mark.parametrize("controller", ["direct", "lstm"])
 def test_gradcheck(controller):
-    model = make(1.0, controller=controller, **HAO).double()
+    model = make(1.0, controller=controller, steps_per_token=1, **HAO).double()
     labels = torch.tensor([[0, 2, 1], [3, -100, -100]])
     parameters = list(model.parameters())[1:]  # without the embeddings, whose place `inputs` takes
     inputs = torch.randn(2, 3, 3, dtype=torch.float64, requires_grad=True)
 
     def loss(inputs, *_):
-        return model(inputs_embeds=inputs, labels=labels, num_steps=3).loss
+        return model(inputs_embeds=inputs, labels=labels).loss
 
     assert torch.autograd.gradcheck(loss, (inputs, *parameters))
 
@@ -308,11 +309,7 @@ def test_bad_values_are_refused():
 
 def test_bad_arguments_are_refused():
     model, ids = make(), torch.randint(1, 5, (2, 4))
-    for arguments, message in (
-        ({"input_ids": ids, "labels": ids[:1]}, r"labels must be \[2, M\]; got \[1, 4\]"),
-        ({"input_ids": ids, "num_steps": 0}, "num_steps must be an integer of at least 1; got 0"),
-        ({"input_ids": ids, "num_steps": torch.tensor([1])}, r"num_steps must be \[2\] numbers .* got \[1\]"),
-    ):
+    for arguments, message in (({"input_ids": ids, "labels": ids[:1]}, r"labels must be \[2, M\]; got \[1, 4\]"),):
         with pytest.raises(ValueError, match=message):
             model(**arguments)
     with pytest.raises(ValueError, match="does not support .* checkpointing"):

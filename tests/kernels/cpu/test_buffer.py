@@ -29,7 +29,7 @@ def make_model(seed=0, dtype=torch.float64, spread=2.0, **fields):
     return spread_out(BufferedStackRNNForTransduction(BufferedStackRNNConfig(**sizes | fields)).to(dtype), spread)
 
 
-def check(model, batch_size=3, length=5, padding=None, num_steps=None, tolerance=1e-10, seed=1):
+def check(model, batch_size=3, length=5, padding=None, tolerance=1e-10, seed=1):
     torch.manual_seed(seed)
     ids, labels = torch.randint(0, 5, (batch_size, length)), torch.randint(0, 4, (batch_size, length))
     mask = None
@@ -42,7 +42,7 @@ def check(model, batch_size=3, length=5, padding=None, num_steps=None, tolerance
     for backend in ("reference", "numba"):
         model.set_scan_backend(backend)
         torch.manual_seed(7)  # of the noise of choices
-        outputs = model(ids, attention_mask=mask, labels=labels, num_steps=num_steps, output_actions=True)
+        outputs = model(ids, attention_mask=mask, labels=labels, output_actions=True)
         gradients.append(torch.autograd.grad(outputs.loss, list(model.parameters()), allow_unused=True))
         results.append([outputs.loss, outputs.logits, *(part for _, part in sorted(outputs.actions.items()))])
         names = sorted(outputs.actions)
@@ -74,9 +74,9 @@ def test_every_control_of_the_buffers(pop, push):
         check(model, padding="right")
 
 
-@pytest.mark.parametrize("num_steps", [1, 7, torch.tensor([1, 9, 4])], ids=str)
-def test_any_number_of_steps(num_steps):
-    check(make_model(controller="direct", **MEMORIES["stack"]), num_steps=num_steps, padding="left")
+@pytest.mark.parametrize("steps", [{"steps_per_token": 0, "extra_steps": 1}, {"steps_per_token": 1, "extra_steps": 4}])
+def test_any_number_of_steps(steps):
+    check(make_model(controller="direct", **MEMORIES["stack"] | steps), padding="left")
 
 
 def test_a_batch_of_no_rows():
