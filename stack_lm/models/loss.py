@@ -92,22 +92,22 @@ class _LinearCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         needs_hidden, needs_weight, needs_bias = (with_gradients and needs for needs in ctx.needs_input_grad[:3])
         needs_any = needs_hidden or needs_weight or needs_bias
-        product = torch.float32 if dtype == torch.float16 else dtype
         classes, in_triton = len(weight), runs_in_triton(hidden.device, dtype)
         # cuBLAS is slow if rows do not begin at whole 16 bytes, or sums have an odd length. So columns are added there,
         # with weights of zero.
         width = _rounded_up(classes) if in_triton else classes
         # One buffer for all chunks: fresh pages for each would cost as much as the softmax.
         buffer = hidden.new_empty(min(chunk_rows, len(hidden)), width, dtype=dtype)
-        softmax: _Softmax | CompiledSoftmax | TritonSoftmax
+        softmax: CompiledSoftmax | TritonSoftmax
         if in_triton:
             from ..kernels.gpu.cross_entropy import TritonSoftmax
 
             softmax = TritonSoftmax(buffer, bias, classes, needs_any, needs_bias)
         else:
-            softmax = _make_softmax(buffer, bias, needs_any)
+            from ..kernels.cpu.cross_entropy import CompiledSoftmax
+
+            softmax = CompiledSoftmax(buffer, bias, needs_any)
         matrix = weight.to(dtype) if width == classes else F.pad(weight.to(dtype), (0, 0, 0, width - classes))
-        backward_matrix = matrix if dtype == product else weight.to(product)
         total = hidden.new_zeros((), dtype=_precise(dtype))
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
         grad_weight: Tensor | None = None
@@ -120,13 +120,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
             losses, gradient = softmax(logits, label, counted[part])
             total += losses.sum()
             # bfloat16 has no numbers between -1 and -0.996, so p - 1 of an improbable label would always be -1.
-            lost = _lost_at_labels(losses, gradient, label) if gradient.dtype == torch.bfloat16 and needs_any else None
+            lost = _lost_at_labels(losses, gradient, label) if dtype == torch.bfloat16 and needs_any else None
             if grad_hidden is not None:
                 of_labels = None if lost is None else matrix[label].mul_(lost)
-                of_hidden = _add_product(of_labels, gradient, backward_matrix, gradient.dtype)
+                of_hidden = _add_product(of_labels, gradient, matrix, dtype)
                 grad_hidden[part] = of_hidden.masked_fill(~counted[part].unsqueeze(1), 0)
             if needs_weight:
-                grad_weight = _add_product(grad_weight, gradient.t(), chunk.to(product), _precise(weight.dtype))
+                grad_weight = _add_product(grad_weight, gradient.t(), chunk, _precise(weight.dtype))
                 if lost is not None:
                     grad_weight.index_add_(0, label, (chunk * lost).to(grad_weight.dtype))
         if needs_weight:  # grad_weight is None if there were no rows
@@ -167,42 +167,6 @@ def _add_product(total: Tensor | None, left: Tensor, right: Tensor, dtype: torch
     return total.addmm_(left, right) if left.dtype == dtype else total.add_(torch.mm(left, right))
 
 
-class _Softmax:
-    """Cross-entropy of logits and a bias, a chunk of rows at a time; the gradient overwrites the logits.
-
-    Args:
-        buffer: [N, V], the largest of the chunks to come.
-        bias: [V], or None.
-        with_gradient: whether to compute it.
-    """
-
-    def __init__(self, buffer: Tensor, bias: Tensor | None, with_gradient: bool) -> None:
-        self.bias, self.with_gradient = bias, with_gradient
-        precise = _precise(buffer.dtype)
-        self.buffer = buffer if buffer.dtype == precise else torch.empty_like(buffer, dtype=precise)
-        self.sums = buffer.new_zeros(buffer.shape[1], dtype=precise)
-
-    def __call__(self, logits: Tensor, labels: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-        """Losses [N] of logits [N, V] for labels [N], zero unless the row counts [N]; the logits' gradient."""
-        label, counts = labels.unsqueeze(1), counted.unsqueeze(1)
-        rows = logits if logits.dtype == self.buffer.dtype else self.buffer[: len(logits)].copy_(logits)
-        if self.bias is not None:
-            rows += self.bias
-        torch.log_softmax(rows, 1, out=rows)  # row by row, so that a row stays in the cache
-        losses = -rows.gather(1, label).masked_fill(~counts, 0).squeeze(1)
-        if not self.with_gradient:
-            return losses, rows
-        # softmax minus the one-hot labels: the gradient of each row's loss, as if it counted.
-        gradient = rows.exp_().scatter_add_(1, label, rows.new_full((1, 1), -1.0).expand_as(label))
-        self.sums += torch.mv(gradient.t(), counted.to(gradient.dtype))
-        # Loss scaling keeps small gradients in the range of float16, but here it comes after the gradients.
-        return losses, gradient if logits.dtype in (gradient.dtype, torch.float16) else logits.copy_(gradient)
-
-    def grad_bias(self) -> Tensor:
-        """The gradient of the bias [V], over all chunks so far."""
-        return self.sums
-
-
 def _runs_on_reference() -> bool:
     return os.environ.get("STACK_LM_SCAN_BACKEND") == "reference"
 
@@ -216,13 +180,13 @@ def runs_in_triton(device: torch.device, dtype: torch.dtype) -> bool:
     return dtype in DTYPES
 
 
-def _make_softmax(buffer: Tensor, bias: Tensor | None, with_gradient: bool) -> _Softmax | CompiledSoftmax:
-    if buffer.device.type == "cpu" and not _runs_on_reference():
-        from ..kernels.cpu.cross_entropy import DTYPES, CompiledSoftmax
+def _runs_in_numba(device: torch.device, dtype: torch.dtype) -> bool:
+    """True if the softmax of such logits is compiled for the CPU; likewise never on the reference."""
+    if device.type != "cpu" or _runs_on_reference():
+        return False
+    from ..kernels.cpu.cross_entropy import DTYPES
 
-        if buffer.dtype in DTYPES:
-            return CompiledSoftmax(buffer, bias, with_gradient)
-    return _Softmax(buffer, bias, with_gradient)
+    return dtype in DTYPES
 
 
 def linear_cross_entropy(
@@ -239,10 +203,11 @@ def linear_cross_entropy(
     """`cross_entropy(linear(hidden, weight, bias), labels)`, without holding all logits at once.
 
     The gradients are exact, and are computed in the forward pass. They cannot be differentiated again. The products are
-    in the precision of autocast, or of `dtype` if given. The softmax and all sums are in float32 even then: only the
-    logits, their gradients, and the products of one chunk are rounded.
+    in the precision of autocast, or of `dtype` if given; in float32 for float16. The softmax and all sums are in
+    float32 even then: only the logits, their gradients, and the products of one chunk are rounded.
 
-    Under torch.compile all logits are held at once.
+    Under torch.compile, and where no softmax is compiled (on the reference, and on other devices), all logits are held
+    at once, and can be differentiated again.
 
     torch 2.13 has its own `linear_cross_entropy`, which was slower at every size (docs/appendix/performance.md).
 
@@ -277,18 +242,23 @@ def linear_cross_entropy(
         raise ValueError(f"hidden and weight must be of one type; got {hidden.dtype} and {weight.dtype}")
     if dtype is None:
         dtype = torch.get_autocast_dtype(device) if autocast and hidden.dtype != torch.float64 else hidden.dtype
+    if dtype == torch.float16:  # whose range has no small gradients
+        dtype = torch.float32
     counted = labels != ignore_index
     count = counted.sum()
-    if torch.compiler.is_compiling():  # all logits at once: torch.compile compiles the softmax itself
+    if device == "cpu" and not torch.compiler.is_compiling():
+        _check_classes(labels[counted], len(weight), ignore_index)
+    compiled = runs_in_triton(hidden.device, dtype) or _runs_in_numba(hidden.device, dtype)
+    if torch.compiler.is_compiling() or not compiled:
         rows = hidden.masked_fill(~counted.unsqueeze(1), 0).to(dtype)
         logits = F.linear(rows, weight.to(dtype), None if bias is None else bias.to(dtype)).to(_precise(dtype))
         total = F.cross_entropy(logits, labels, ignore_index=ignore_index, reduction="sum")
-        return total / count if reduction == "mean" else total
+        if reduction == "sum":
+            return total
+        return (total / count.clamp(min=1)).masked_fill(count == 0, math.nan)  # whose gradient is zero
     if device == "cpu" and int(count) < len(labels):
         # Rows that do not count, such as padding, need no logits.
         hidden, labels, counted = hidden[counted], labels[counted], counted[counted]
-    if device == "cpu":
-        _check_classes(labels, len(weight), ignore_index)
     if device == "cpu" and dtype == torch.bfloat16:
         extra = -len(labels) % BFLOAT16_BLOCK_ROWS
         hidden, labels, counted = F.pad(hidden, (0, 0, 0, extra)), F.pad(labels, (0, extra)), F.pad(counted, (0, extra))

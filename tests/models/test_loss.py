@@ -8,8 +8,6 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stack_lm.models.loss import (
-    _make_softmax,
-    _Softmax,
     default_chunk_rows,
     linear_cross_entropy,
     multiplies_bfloat16,
@@ -100,9 +98,16 @@ def test_float32_and_large_logits():
         assert all(gradient.isfinite().all() for gradient in actual[1])
 
 
-def test_the_reference_has_no_compiled_softmax(monkeypatch):
+@pytest.mark.parametrize("ignored", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_the_reference_has_no_compiled_softmax(monkeypatch, ignored, reduction):
     monkeypatch.setenv("STACK_LM_SCAN_BACKEND", "reference")
-    assert type(_make_softmax(torch.empty(2, 3), None, True)) is _Softmax
+    inputs = make_inputs(6, 3, 1000, ignored=ignored)
+    expected = value_and_gradients(plain, *inputs, reduction=reduction)
+    assert_same(value_and_gradients(linear_cross_entropy, *inputs, reduction=reduction), expected)
+    with Tensors(1000, inputs[1]) as tensors:
+        linear_cross_entropy(*inputs)
+    assert tensors.elements() >= 2 * 6 * 1000
 
 
 def test_gradcheck():
@@ -176,11 +181,8 @@ def test_products_in_bfloat16():
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 5e-5), (torch.bfloat16, 2e-4)])
-@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "torch"])
-def test_rounding_to_bfloat16_makes_gradients_neither_larger_nor_smaller(dtype, tolerance, compiled, monkeypatch):
+def test_rounding_to_bfloat16_makes_gradients_neither_larger_nor_smaller(dtype, tolerance):
     """The error of each number is up to 0.004, that of their mean is not: p - 1 of an improbable label is not -1."""
-    if not compiled:
-        monkeypatch.setattr("stack_lm.models.loss._make_softmax", _Softmax)
     factors = []
     for seed in range(4):
         hidden, weight, bias, labels = make_inputs(512, 16, 1000, torch.bfloat16, seed=seed)

@@ -44,9 +44,9 @@ python benchmarks/gpu.py --only scan --rounds 8 --batch-size 64 --embedding-size
 python benchmarks/gpu.py --only language-model --ways lstm triton triton-graphs --rounds 10 --batch-size 64 --length 64 \
     --memory-size 16
 python benchmarks/training.py --device cuda --only loop
-python - <<END    # the loss; for the second row, first set loss.runs_in_triton = lambda *_: False
+python - <<END    # the loss
 import time, torch
-from stack_lm import loss
+from stack_lm.models import loss
 
 torch.backends.cuda.matmul.allow_tf32 = True
 torch.set_default_device("cuda")
