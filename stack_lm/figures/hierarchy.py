@@ -35,11 +35,10 @@ class TaskScores:
         networks: their names.
         levels: names of tasks by the name of their level in the hierarchy; "" is no level.
         values: the values by task and network, percentages or, if not `percent`, losses; no entry if there are none.
-        counts: the numbers of finished and requested trials, by task and network.
+        texts: the values as they are printed, by task and network.
         curves: the score by length of each trial, by task and by network.
         x_label, y_label: the labels of the curves.
         percent: whether the numbers are percentages, for which higher is better; for others lower is.
-        decimals: the decimals of the numbers.
         marks: see `plot_curves`.
     """
 
@@ -48,12 +47,11 @@ class TaskScores:
     networks: Sequence[str]
     levels: Mapping[str, Sequence[str]]
     values: Mapping[tuple[str, str], float]
-    counts: Mapping[tuple[str, str], tuple[int, int]]
+    texts: Mapping[tuple[str, str], str]
     curves: Mapping[str, Mapping[str, Sequence[Curve]]]
     x_label: str
     y_label: str
     percent: bool = True
-    decimals: int = 1
     marks: Marks | None = None
 
     def shade(self, value: float) -> float:
@@ -63,14 +61,6 @@ class TaskScores:
             low, high = min(50.0, 10 * math.floor(low / 10)), 100.0
         share = (value - low) / (high - low) if high > low else 1.0
         return share if self.percent else 1 - share
-
-    def describe(self, task: str, network: str) -> str:
-        """A value as text, with the number of finished trials if some are missing; "-" if there is none."""
-        if (task, network) not in self.values:
-            return "-"
-        finished, requested = self.counts.get((task, network), (0, 0))
-        missing = f" ({finished} of {requested})" if finished < requested else ""
-        return f"{self.values[task, network]:.{self.decimals}f}{missing}"
 
 
 @with_plain_text
@@ -111,7 +101,7 @@ def _draw_heat_map(axes: Axes, scores: TaskScores, width: float) -> None:
             if value is not None:
                 shades[row, column] = scores.shade(value)
             weight = "bold" if scores.percent and (value or 0.0) >= SOLVED else "normal"
-            text = scores.describe(task, network)
+            text = scores.texts.get((task, network), "-")
             axes.text(column + 0.5, row + 0.5, text, weight=weight, fontsize=8.5, ha="center", va="center")
     axes.pcolormesh(shades, cmap=_SHADES, vmin=0, vmax=1 / _DARKEST, edgecolors="white", linewidth=1.5)
     axes.invert_yaxis()

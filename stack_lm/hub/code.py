@@ -51,7 +51,6 @@ def push_model(
     *,
     code: bool = True,
     dry_run: str | Path | None = None,
-    max_shard_size: int | str = "50GB",
     tags: Sequence[str] = (),
     **commit: Any,
 ) -> str:
@@ -62,7 +61,6 @@ def push_model(
         repo_id: such as "someone/model".
         code: upload the model's code too.
         dry_run: a directory, absent or empty, that gets the files; nothing is uploaded then.
-        max_shard_size: the maximum size of a file of weights.
         tags: the tags of the card.
         **commit: `commit_message`, `commit_description`, `private`, `token`, `revision`, `create_pr`, as in
             transformers.
@@ -74,7 +72,7 @@ def push_model(
     from .publishing import staging, upload
 
     with staging(dry_run) as directory:
-        save_model(model, directory, code=code, max_shard_size=max_shard_size)
+        save_model(model, directory, code=code)
         write_card(directory, name=repo_id.rpartition("/")[2], tags=tags)
         if dry_run is not None:
             return str(dry_run)

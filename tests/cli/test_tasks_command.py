@@ -142,7 +142,7 @@ def test_bad_arguments(arguments, message, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"0 1,0 1,0\n", "line 1 must be `input,output`; it has 3 fields"),
+        (b"0 1,0 1,0\n", "line 1: a line must be `input,output`; it has 3 fields"),
         (b"0 3,0 1\n", "line 1: '3' is not a symbol of hao2018/xor; it has 0 1 #"),
         (b"0 1,0 3\n", "line 1: '3' is not a symbol of the targets of hao2018/xor"),
     ],
@@ -161,7 +161,7 @@ def test_broken_files(content, message, tmp_path, capsys):
     ("content", "message"),
     [
         ("(0 )0,2\n", "line 2: '2' is not a label of flare/dyck_2_3; it has 0 1"),
-        ("(0 )0,1 1\n", "line 2 must have one label; it has 2"),
+        ("(0 )0,1 1\n", "line 2: a line must have one label; it has 2"),
     ],
 )
 def test_broken_files_of_labels(content, message, tmp_path, capsys):

@@ -56,7 +56,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Report:
     """Measure every model under every intervention."""
-    _check_options(options)
+    check_different(options.models)
+    if bool(options.agreement) != (options.format is not None):
+        raise InputError("--agreement and --format go together; give both")
+    if options.format is not None:
+        check_name("format", options.format, _formats())
+    find_models(*options.models)
     items = [item for source in options.agreement for item in read_agreement(source, options.format)]
     items = _sample(items, options.limit or len(items), options.seed)
     scorers = [_load(path, options) for path in options.models]
@@ -89,15 +94,6 @@ def _formats() -> list[str]:
     return [name for name in AGREEMENT_FORMATS if name != "linzen-numpred"]  # which is for classifiers
 
 
-def _check_options(options: argparse.Namespace) -> None:
-    check_different(options.models)
-    if bool(options.agreement) != (options.format is not None):
-        raise InputError("--agreement and --format go together; give both")
-    if options.format is not None:
-        check_name("format", options.format, _formats())
-    find_models(*options.models)
-
-
 def _sample(everything: Sequence[T], n: int, seed: int) -> list[T]:
     """A random sample of a sequence, without replacement and in the original order; all items if there are no more."""
     if len(everything) <= n:
@@ -121,8 +117,7 @@ def _chosen(scorers: Sequence[InterventionScorer], only: Sequence[str]) -> list[
     known = {name: None for scorer in scorers for name in scorer.plans}
     for name in only:
         check_name("--only", name, known)
-    chosen = [[plan for name, plan in scorer.plans.items() if not only or name in only] for scorer in scorers]
-    return chosen
+    return [[plan for name, plan in scorer.plans.items() if not only or name in only] for scorer in scorers]
 
 
 def _measure(

@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...core.errors import InputError
 from ...core.messages import check_name
 from ...figures.curves import plot_learning_curves, read_metrics
@@ -113,7 +115,7 @@ def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     split, score, statistic = parse_measure(table.measures[0])
     score = options.score or score
     name, scale = f"{split}/{score}.{statistic}", table.scale(score)
-    values, counts = {}, {}
+    values, texts = {}, {}
     curves: dict[str, dict[str, list[Curve]]] = {}
     marks: dict[str, set[float]] = {}
     drawn, over, sizes = "", "by_length", ""
@@ -122,7 +124,9 @@ def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
         if not records:
             continue
         values[task, network] = scale * float(measure(records, name) or 0.0)
-        counts[task, network] = len(records), table.number_of_seeds(row)
+        wanted = table.number_of_seeds(row)
+        missing = f" ({len(records)} of {wanted})" if len(records) < wanted else ""
+        texts[task, network] = f"{values[task, network]:.{table.decimals}f}{missing}"
         lengths = records[0]["scores"][split].get("by_length", {})
         drawn = score if score in lengths else next(iter(lengths), "")
         if drawn:
@@ -139,12 +143,11 @@ def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
         matrix.networks,
         matrix.levels,
         values,
-        counts,
+        texts,
         {task: curves[task] for task in tasks},
         sizes,
         f"{drawn.replace('_', ' ')}{' (%)' if table.scale(drawn) == 100 else ''}",
         scale == 100,
-        table.decimals,
         marks,
     )
     return plot_task_scores(scores), {"measure": name, "networks": matrix.networks, "tasks": tasks}
@@ -196,13 +199,8 @@ def average_lengths(scores: dict[str, Any], scale: float, most: int = 40) -> Cur
         scale: the factor of the scores.
         most: the maximum number of lengths.
     """
-
-    points = sorted((int(length), value, number) for length, (value, number) in scores.items())
+    points = np.array(sorted((int(length), value, number) for length, (value, number) in scores.items()))
     size = -(-len(points) // most)
-    x, y = [], []
-    for start in range(0, len(points), size):
-        part = points[start : start + size]
-        strings = sum(number for *_, number in part)
-        x.append(sum(length for length, *_ in part) / len(part))
-        y.append(scale * sum(value * number for _, value, number in part) / strings)
-    return Curve(x, y)
+    parts = [points[start : start + size].T for start in range(0, len(points), size)]
+    x = [float(lengths.mean()) for lengths, _, _ in parts]
+    return Curve(x, [scale * float(np.average(values, weights=numbers)) for _, values, numbers in parts])

@@ -150,7 +150,7 @@ def score_file(options: argparse.Namespace) -> Report:
     for name, other in others:
         if str(other.task) != str(source.task):
             raise InputError(f"the models must be of one task; {first} is of {source.task}, {name} of {other.task}")
-        if _vocabularies(other.task) != _vocabularies(source.task):
+        if any(getattr(other.task, each) != getattr(source.task, each) for each in ("vocabulary", "target_vocabulary")):
             raise InputError(f"the models must have one vocabulary; that of {name} is not that of {first}")
     examples = _read_examples(source.task, options.file)
     scores: dict[str, dict[str, float]] = {}
@@ -177,10 +177,6 @@ def score_file(options: argparse.Namespace) -> Report:
     return Report(record | {"written": written}, [PrintedTable(title, ["model", *measures], rows)], written)
 
 
-def _vocabularies(task: Task) -> tuple[Any, ...]:
-    return task.vocabulary, task.target_vocabulary
-
-
 def _read_examples(task: Task, file: str) -> list[Example]:
     """The examples of a file whose outputs match the task's."""
     if isinstance(task, FileTask):
@@ -205,41 +201,34 @@ class _Line(NamedTuple):
 def _read_lines(task: Task, file: str) -> Iterator[_Line]:
     """Read the lines of a file, with symbols spelled as in the task."""
     text = read_text(file)
-    known, labels = set(task.target_vocabulary), task.kind == "classification"
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
-    with StringIO(text, newline="") as lines:
-        reader = csv.reader(lines, strict=True)
-        try:
-            for row in reader:
-                number = reader.line_num
-                if number == 1 and tuple(row) in _HEADERS:
-                    continue
-                if len(row) != 2:
-                    columns = "string,label" if labels else "input,output"
-                    raise InputError(f"line {number} must be `{columns}`; it has {counted(len(row), 'field')}")
-                output = []
-                for symbols in row[1].split():
-                    spelled = [s if s in known else task.aliases.get(s, s) for s in _parts(symbols, known)]
-                    unknown = [symbol for symbol in spelled if symbol not in known]
-                    if unknown:
-                        what = "label" if labels else "symbol of the targets"
-                        there = f"; it has {' '.join(task.target_vocabulary)}" if labels else ""
-                        raise InputError(f"line {number}: {unknown[0]!r} is not a {what} of {task}{there}")
-                    output.append("/".join(spelled))
-                if labels and len(output) != 1:
-                    raise InputError(f"line {number} must have one label; it has {len(output) or 'none'}")
-                try:
-                    yield _Line(number, task.read(row[0]), output)
-                except InputError as error:
-                    raise InputError(f"line {number}: {error}") from error
-        except csv.Error as error:
-            raise InputError(f"{file}, line {reader.line_num + 1}: {error}") from error
-        except InputError as error:
-            raise InputError(f"{file}, {error}") from error
+    reader = csv.reader(StringIO(text, newline=""), strict=True)
+    try:
+        for row in reader:
+            if reader.line_num > 1 or tuple(row) not in _HEADERS:
+                yield _read_line(task, row, reader.line_num)
+    except (csv.Error, InputError) as error:
+        raise InputError(f"{file}, line {reader.line_num}: {error}") from error
 
 
-def _parts(symbols: str, known: set[str]) -> list[str]:
-    return [symbols] if symbols in known else split_set(symbols)
+def _read_line(task: Task, row: list[str], number: int) -> _Line:
+    known, labels = set(task.target_vocabulary), task.kind == "classification"
+    if len(row) != 2:
+        columns = "string,label" if labels else "input,output"
+        raise InputError(f"a line must be `{columns}`; it has {counted(len(row), 'field')}")
+    output = []
+    for symbols in row[1].split():
+        parts = [symbols] if symbols in known else split_set(symbols)
+        spelled = [s if s in known else task.aliases.get(s, s) for s in parts]
+        unknown = [symbol for symbol in spelled if symbol not in known]
+        if unknown:
+            what = "label" if labels else "symbol of the targets"
+            there = f"; it has {' '.join(task.target_vocabulary)}" if labels else ""
+            raise InputError(f"{unknown[0]!r} is not a {what} of {task}{there}")
+        output.append("/".join(spelled))
+    if labels and len(output) != 1:
+        raise InputError(f"a line must have one label; it has {len(output) or 'none'}")
+    return _Line(number, task.read(row[0]), output)
 
 
 def _disagreement(task: Task, line: _Line) -> str | None:
