@@ -21,12 +21,10 @@ class Perplexity:
 
     Attributes:
         perplexity: exp of the mean loss per token.
-        nats_per_token, bits_per_token: mean loss per token.
         n_tokens: number of predicted tokens. The first token of a sentence is predicted only after a beginning token;
             the end of a sentence counts if the tokenizer marks it.
         word_perplexity: exp of the mean loss per word, comparable between tokenizers. It includes the loss of the ends
             of sentences, which are not counted as words.
-        nats_per_word, bits_per_word: mean loss per word.
         n_words: number of predicted words.
         bits_per_byte: mean loss per byte of the predicted text, comparable between tokenizers if no word is unknown: an
             unknown word counts with all its bytes, but only the probability of being unknown.
@@ -34,7 +32,6 @@ class Perplexity:
             predicted end of a sentence.
         inner_perplexity: exp of the mean loss per token of the words that have a word before them, without the ends
             of sentences. It compares models with and without beginning and end tokens.
-        nats_per_inner_token: that mean loss.
         n_inner_tokens: number of those tokens.
         n_sentences: number of sentences in the text.
         n_unknown: words outside the vocabulary, among all words.
@@ -44,17 +41,12 @@ class Perplexity:
     """
 
     perplexity: float
-    nats_per_token: float
-    bits_per_token: float
     n_tokens: int
     word_perplexity: float
-    nats_per_word: float
-    bits_per_word: float
     n_words: int
     bits_per_byte: float
     n_bytes: int
     inner_perplexity: float
-    nats_per_inner_token: float
     n_inner_tokens: int
     n_sentences: int
     n_unknown: int
@@ -88,20 +80,14 @@ class SentenceLosses:
         nats, n_tokens, n_words = float(self.nats.sum()), int(self.n_tokens.sum()), int(self.n_words.sum())
         inner_nats, n_inner = float(self.inner_nats.sum()), int(self.n_inner_tokens.sum())
         n_bytes = int(self.n_bytes.sum())
-        per_token, per_word = nats / n_tokens, nats / n_words
         return Perplexity(
-            perplexity=_exp(per_token),
-            nats_per_token=per_token,
-            bits_per_token=per_token / math.log(2),
+            perplexity=_exp(nats / n_tokens),
             n_tokens=n_tokens,
-            word_perplexity=_exp(per_word),
-            nats_per_word=per_word,
-            bits_per_word=per_word / math.log(2),
+            word_perplexity=_exp(nats / n_words),
             n_words=n_words,
             bits_per_byte=nats / math.log(2) / n_bytes,
             n_bytes=n_bytes,
             inner_perplexity=_exp(inner_nats / n_inner) if n_inner else math.nan,
-            nats_per_inner_token=inner_nats / n_inner if n_inner else math.nan,
             n_inner_tokens=n_inner,
             n_sentences=len(self.nats),
             n_unknown=self.n_unknown,

@@ -24,8 +24,6 @@ def describe(score: F1Score) -> dict[str, Any]:
         "n_left_out": len(score.errors),
         "labels": score.convention.labels,
         "by_length": {name: part._asdict() for name, part in score.by_length.items()},
-        "at_most_10_words": score.of_lengths(0, 10)._asdict(),
-        "at_most_40_words": score.of_lengths(0, 40)._asdict(),
     }
     if score.convention.brackets != "multiset":
         return described | {"label_recall": score.label_recall, "label_counts": score.label_counts}

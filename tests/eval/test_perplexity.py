@@ -22,17 +22,15 @@ def trace(logprobs, n_tokens=None, unknown=None, end=NAN):
 
 def test_all_tokens_weigh_the_same():
     result = evaluate_perplexity([trace([NAN, -1.0]), trace([NAN, -2.0, -3.0, -6.0])])
-    assert result.nats_per_token == pytest.approx(3)
     assert result.perplexity == pytest.approx(math.exp(3))
-    assert result.bits_per_token == pytest.approx(3 / math.log(2))
     assert (result.n_tokens, result.n_words, result.n_sentences, result.n_all_words) == (4, 4, 2, 6)
 
 
 def test_words_of_several_tokens_and_ends_of_sentences():
     result = evaluate_perplexity([trace([-1.0, -4.0], n_tokens=[1, 3], unknown=[False, True], end=-1.0)])
     assert result.n_tokens == 5
-    assert result.nats_per_token == pytest.approx(6 / 5)
-    assert (result.n_words, result.nats_per_word) == (2, pytest.approx(3))
+    assert result.perplexity == pytest.approx(math.exp(6 / 5))
+    assert (result.n_words, result.word_perplexity) == (2, pytest.approx(math.exp(3)))
     assert result.n_unknown == 1
 
 

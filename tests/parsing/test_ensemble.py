@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stack_lm.core.errors import InputError
 from stack_lm.parsing import ConstituencyTree, combine_runs, right_branching
-from stack_lm.parsing.baselines import left_branching, random_splits
+from stack_lm.parsing.baselines import left_branching, random_merges
 from stack_lm.parsing.distances import spans_by_splitting
 from stack_lm.parsing.ensemble import best_existing_tree, count_votes, find_outliers, mutual_f1, vote_tree
 
@@ -23,7 +23,7 @@ def score(tree, votes):
 def runs_of_one_sentence(draw, sentences):
     words = draw(sentences)
     rng = draw(st.randoms(use_true_random=False))
-    return words, [random_splits(words, rng) for _ in range(draw(st.integers(2, 6)))]
+    return words, [random_merges(words, rng) for _ in range(draw(st.integers(2, 6)))]
 
 
 @given(runs_of_one_sentence(st.integers(1, 9).map(lambda n: [f"w{i}" for i in range(n)])))
