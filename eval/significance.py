@@ -74,11 +74,9 @@ def mcnemar(first: Sequence[int] | np.ndarray, second: Sequence[int] | np.ndarra
         second: likewise for the second model.
 
     Raises:
-        InputError: if the items differ, or no item was scored by both.
+        InputError: if no item was scored by both.
     """
     a, b = np.asarray(first), np.asarray(second)
-    if a.shape != b.shape:
-        raise InputError(f"two models are compared on the same items; these have {a.size} and {b.size}")
     both = (a >= 0) & (b >= 0)
     if not both.any():
         raise InputError("the two models have no scored item in common")

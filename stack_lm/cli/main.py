@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import atexit
 import gc
 import os
@@ -67,7 +68,6 @@ def make_parser(arguments: Sequence[str] | None = None) -> Parser:
             subcommands.
     """
     from ..core.console import Parser, add_command, add_import
-    from .completion import SHELLS, PrintCompletion
 
     parser = Parser(
         prog="stack-lm",
@@ -78,8 +78,8 @@ def make_parser(arguments: Sequence[str] | None = None) -> Parser:
     parser.add_argument("--version", action="version", version=f"stack-lm {__version__}")
     parser.add_argument(
         "--print-completion",
-        action=PrintCompletion,
-        choices=SHELLS,
+        action=_PrintCompletion,
+        choices=("bash", "zsh", "fish", "powershell"),
         metavar="SHELL",
         help='print code for Tab completion in a shell: eval "$(stack-lm --print-completion bash)"',
     )
@@ -91,6 +91,16 @@ def make_parser(arguments: Sequence[str] | None = None) -> Parser:
         else:
             subparsers.add_parser(name)
     return parser
+
+
+class _PrintCompletion(argparse.Action):
+    """The option that prints code for a shell to evaluate."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, value: Any, option: str | None = None) -> None:
+        import argcomplete
+
+        print(argcomplete.shellcode([parser.prog], shell=str(value)))
+        parser.exit()
 
 
 def _list_commands() -> str:
@@ -125,9 +135,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         if "_ARGCOMPLETE" in os.environ:  # a shell asks, for a Tab
-            from .completion import answer
+            import argcomplete
 
-            answer(make_parser)
+            parser = make_parser(os.environ.get("COMP_LINE", "").split())
+            argcomplete.autocomplete(parser, always_complete_options="long")
         from ..core.console import run_command
 
         return run_command("stack-lm", run, arguments)

@@ -149,7 +149,7 @@ def run_panels(run: StackRun) -> dict[str, Panel]:
 
 
 @with_plain_text
-def plot_computation(computation: Computation, panels: Sequence[str] | None = None, title: str = "") -> Figure:
+def plot_computation(computation: Computation, title: str = "") -> Figure:
     """Draw the panels below one another, over the same steps.
 
     After Hao et al. (2018), figures 5 and 6, and Suzgun et al. (2019), figures 3 and 4. A cross marks each wrong scored
@@ -157,25 +157,20 @@ def plot_computation(computation: Computation, panels: Sequence[str] | None = No
 
     Args:
         computation: the computation to draw.
-        panels: their names, in order; None draws all.
         title: the title of the figure.
 
     Raises:
-        InputError: without matplotlib, if none of the panels exists, or for more steps than can be drawn.
+        InputError: without matplotlib, or for more steps than can be drawn.
     """
-    names = [name for name in (computation.panels if panels is None else panels) if name in computation.panels]
-    if not names:
-        raise InputError(
-            f"there is nothing to draw; the computation has {', '.join(computation.panels) or 'no panels'}"
-        )
     steps = computation.steps
     if len(steps) > MOST_STEPS:
         raise InputError(f"a figure shows at most {MOST_STEPS} steps; there are {len(steps):,}: give a shorter string")
     width = max(4.0, min(_STEP * len(steps), _WIDEST))
-    heights = [min(_ROW * max(2, len(computation.panels[name].labels)), _HIGHEST) for name in names]
-    figure = new_figure(width + 1.9, 0.9 + sum(heights) + 0.34 * len(names), fill(title, int(13 * width)))
-    axes = figure.subplots(len(names), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
-    for name, panel_axes in zip(names, axes, strict=True):
+    panels = computation.panels
+    heights = [min(_ROW * max(2, len(panel.labels)), _HIGHEST) for panel in panels.values()]
+    figure = new_figure(width + 1.9, 0.9 + sum(heights) + 0.34 * len(panels), fill(title, int(13 * width)))
+    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
+    for name, panel_axes in zip(panels, axes, strict=True):
         _draw_panel(panel_axes, computation, name)
     # Upright if they are narrower than a step; 72 points per inch.
     room = 72 * width / len(steps)

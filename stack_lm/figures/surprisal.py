@@ -50,12 +50,10 @@ def plot_surprisal(words: Sequence[str], curves: Sequence[SurprisalCurve], unit:
         unit: the unit of surprisal.
 
     Raises:
-        InputError: without matplotlib, or for too many words or models.
+        InputError: without matplotlib, or for too many words.
     """
     if len(words) > MOST_WORDS:
         raise InputError(f"a figure shows at most {MOST_WORDS} words; the sentence has {len(words):,}")
-    if len(curves) > MOST_MODELS:
-        raise InputError(f"a figure shows at most {MOST_MODELS} models; got {len(curves)}")
     with_memory = [curve for curve in curves if curve.strengths]
     texts = list(map(drawable, words))
     labels = [text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 1]}…" for text in texts]

@@ -12,7 +12,7 @@ import math
 import os
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -196,7 +196,7 @@ def linear_cross_entropy(
     labels: Tensor,
     *,
     ignore_index: int = IGNORED,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum"] = "mean",
     dtype: torch.dtype | None = None,
     chunk_rows: int | None = None,
 ) -> Tensor:
@@ -226,16 +226,11 @@ def linear_cross_entropy(
         The loss [], in float32, or in float64 for products in float64.
 
     Raises:
-        ValueError: for another reduction, fewer than one row, or inputs and weights of different types without
-            autocast.
+        ValueError: for inputs and weights of different types without autocast.
         IndexError: for labels that are not classes, on the CPU. (On a GPU the check would have to wait for it.)
     """
-    if reduction not in ("mean", "sum"):
-        raise ValueError(f"reduction must be 'mean' or 'sum'; got {reduction!r}")
     if chunk_rows is None:
         chunk_rows = default_chunk_rows(hidden.shape[1], len(weight), hidden.device)
-    if chunk_rows < 1:
-        raise ValueError(f"chunk_rows must be at least 1; got {chunk_rows}")
     device = hidden.device.type
     autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     if not autocast and weight.dtype != hidden.dtype:

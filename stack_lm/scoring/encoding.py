@@ -14,9 +14,6 @@ from ..memory.viterbi import Run
 from ..text.tokenization import RareWordTags, TreebankForms, added_tokens, sentence_frame, word_splitter_of
 from .punctuation import Punctuation, is_punctuation, split_points
 
-LONGEST = 2**18
-"""Maximum number of words, and of tokens, of a scored sentence. A longer one is a text without line breaks."""
-
 
 class Encoding(NamedTuple):
     """A text's token ids; the word of each (-1: none); the number of special tokens at the end; its words; and the word
@@ -112,14 +109,12 @@ class SentenceEncoder:
             numbers: the numbers of the sentences, for messages; None counts from 1.
 
         Raises:
-            InputError: for a sentence without words or with more than 262,144, or a word without tokens.
+            InputError: for a sentence without words, or a word without tokens.
         """
         numbers = range(1, len(sentences) + 1) if numbers is None else numbers
         for number, words in zip(numbers, sentences, strict=True):
             if not words:
                 raise InputError(f"sentence {number} has no words")
-            if len(words) > LONGEST:
-                raise InputError(f"sentence {number} has {len(words):,} words; {LONGEST:,} can be read at most")
         every_tags = tags if tags is not None else [None] * len(sentences)
         adapted = map(self._adapt, sentences)
         prepared = [self._replace_rare(*pair) for pair in zip(adapted, every_tags, strict=True)]

@@ -17,7 +17,6 @@ from ..core.errors import InputError
 from ..models.kinds import body_and_head, kind_of
 from ..nn import actions_by_layer
 from .batches import finite, length_batches, token_logprobs
-from .encoding import LONGEST
 from .memory_layers import MemoryLayers
 from .windows import windows
 
@@ -25,6 +24,7 @@ Progress = Callable[[int], None]
 # Logits that a separate head computes at a time, on a CPU and on a GPU; and the most that another model may make for a
 # sequence (4 GB). On a CPU, 8 MB stay in the cache, and score a third faster than 128 MB.
 _LOGITS, _LOGITS_ON_GPU, _MOST_LOGITS = 2**21, 2**25, 2**30
+_LONGEST = 2**18  # tokens: a longer sequence is a text without line breaks
 _SPACES = ("\u0120", "\u2581")  # the space at the beginning of a token, of byte-level tokenizers and of SentencePiece
 
 
@@ -151,8 +151,8 @@ class SequenceReader(MemoryLayers):
         self._check_room(length, name)
 
     def _check_room(self, length: int, name: str) -> None:
-        if length > LONGEST:
-            raise InputError(f"{name} has {length:,} tokens to read; {LONGEST:,} can be read at most")
+        if length > _LONGEST:
+            raise InputError(f"{name} has {length:,} tokens to read; {_LONGEST:,} can be read at most")
         size = getattr(self.model.config.get_text_config(), "vocab_size", 1)
         if min(length, self.window or length) * size > _MOST_LOGITS and self._head is None:
             raise InputError(

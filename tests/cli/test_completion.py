@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-from stack_lm.cli.completion import models
-
 WORD_BREAKS = " \t\n\"'><=;|&(:"
 
 
@@ -35,23 +33,11 @@ def complete(line, folder):
     [
         ("stack-lm pa", ["parse", "parse-f1"]),
         ("stack-lm parse --outp", ["--output"]),
-        ("stack-lm train lm merrill2019/brown_u", ["merrill2019/brown_u1"]),
-        ("stack-lm tasks show hao2018/x", ["hao2018/xor"]),
-        ("stack-lm parse-f1 m --convention pr", ["prpn"]),
+        ("stack-lm parse m --decoder g", ["gap"]),
     ],
 )
 def test_completions(line, expected, tmp_path):
     assert complete(line, tmp_path) == expected
-
-
-def test_model_directories(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("runs/u1", "runs/other", ".hidden"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "runs" / "u1" / "config.json").write_text("{}")
-    assert list(models("")) == ["runs/"]
-    assert list(models("runs/")) == ["runs/other/", "runs/u1"]
-    assert list(models("runs/u")) == ["runs/u1"]
 
 
 def test_the_shells_code():

@@ -81,7 +81,5 @@ def test_mcnemar_by_its_definition(first, second):
 
 
 def test_bad_input():
-    with pytest.raises(InputError, match="the same items; these have 1 and 2"):
-        mcnemar([1], [1, 0])
     with pytest.raises(InputError, match="no scored item in common"):
         mcnemar([1, -1], [-1, 0])

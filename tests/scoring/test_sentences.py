@@ -285,7 +285,7 @@ def test_long_sentences_in_parts(monkeypatch):
 def test_sentences_that_are_no_sentences(monkeypatch):
     with pytest.raises(InputError, match="sentence 2 has no words"):
         word_scorer().trace([["the"], []])
-    with pytest.raises(InputError, match="sentence 2 has 262,145 words; 262,144 can be read at most"):
+    with pytest.raises(InputError, match="sentence 2 has 262,145 tokens to read; 262,144 can be read at most"):
         word_scorer().trace([["the"], ["the"] * (2**18 + 1)])
     with pytest.raises(InputError, match="a sentence has 262,145 tokens to read; 262,144 can be read at most"):
         word_scorer().sentence_logprobs([[["the"] * (2**18 + 2)]])
