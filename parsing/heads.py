@@ -82,12 +82,6 @@ def last_child(label: str, children: tuple[str, ...]) -> int:
     return len(children) - 1
 
 
-# The parts of speech that the rules know.
-PENN_TAGS = frozenset(
-    """CC CD DT EX FW IN JJ JJR JJS LS MD NN NNS NNP NNPS PDT POS PRP PRP$ RB RBR RBS RP SYM TO UH VB VBD VBG VBN VBP
-    VBZ WDT WP WP$ WRB # $ , . : `` '' -LRB- -RRB- NFP HYPH ADD AFX GW XX""".split()
-)
-
 # The choice of the head child, by the direction in which `ConstituencyTree.binarize` then branches.
 HEAD_RULES: dict[str, Callable[[str, tuple[str, ...]], int]] = {
     "left": first_child,

@@ -13,7 +13,6 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from stack_lm.core.errors import InputError, NoTree, OnError, fail
-from stack_lm.core.messages import shortened
 from stack_lm.text.brackets import CLOSE, OPEN, TRACE, leaf_word, split_trees
 from stack_lm.text.escapes import escape_word
 
@@ -90,29 +89,16 @@ class ConstituencyTree:
 
     @classmethod
     def from_nltk(cls, tree: Tree) -> ConstituencyTree:
-        """Convert an `nltk.Tree`. Traces are removed, with the phrases that they leave empty.
+        """Convert an `nltk.Tree`, with brackets among its words escaped. Traces are removed, with the phrases that they
+        leave empty.
 
         Raises:
             InputError: if the tree has no words except traces.
         """
-        builder = _Builder()
-        pending: list[Tree | str | None] = [tree]
-        while pending:  # no recursion: trees can be as deep as sentences are long
-            node = pending.pop()
-            if node is None:
-                builder.close()
-            elif isinstance(node, str):
-                builder.word(None, node)
-            elif len(node) == 1 and isinstance(node[0], str):
-                builder.word(node.label(), node[0])
-            else:
-                builder.open(node.label())
-                pending.append(None)
-                pending += reversed(list(node))
-        made = builder.finish("")
-        if made is None:
-            raise InputError(f"the tree has no words: {shortened(tree, 80)}")
-        return made
+        copy = tree.copy(deep=True)
+        for place in copy.treepositions("leaves"):
+            copy[place] = escape_word(copy[place])
+        return replace(cls.from_brackets(str(copy), "the tree"), origin="")
 
     @classmethod
     def from_brackets(cls, text: str, origin: str = "the text") -> ConstituencyTree:
@@ -260,37 +246,34 @@ class ConstituencyTree:
         return replace(self, spans=tuple(sorted(spans, key=_order)))
 
 
-class _Builder:
-    """A builder of a tree from brackets and words in order. It leaves out traces, and phrases with only traces."""
+def _build(tokens: Iterable[re.Match[str]], origin: str) -> ConstituencyTree | None:
+    """The tree of the tokens from `split_trees`; None without words.
 
-    def __init__(self) -> None:
-        self.words: list[str] = []
-        self.tags: list[str | None] = []
-        self.spans: list[Span | None] = []  # None while a phrase is open, and where it is empty
-        self.open_phrases: list[tuple[int, int, str]] = []  # place in spans, first word, label
-
-    def open(self, label: str) -> None:
-        self.open_phrases.append((len(self.spans), len(self.words), label))
-        self.spans.append(None)
-
-    def word(self, tag: str | None, word: str) -> None:
-        if tag != TRACE:
-            self.words.append(word)
-            self.tags.append(tag)
-
-    def close(self) -> None:
-        place, start, label = self.open_phrases.pop()
-        if len(self.words) > start:
-            self.spans[place] = (start, len(self.words), label)
-
-    def finish(self, origin: str) -> ConstituencyTree | None:
-        """The tree without an outer pair of unlabelled brackets, as in the Penn Treebank; None if it has no words."""
-        if not self.words:
-            return None
-        spans = [span for span in self.spans if span is not None]
-        while spans and spans[0][2] == "" and (len(self.words) == 1 or (spans[1:2] and spans[1][:2] == spans[0][:2])):
-            del spans[0]
-        return ConstituencyTree(tuple(self.words), tuple(self.tags), tuple(spans), origin)
+    Traces are left out, and phrases with only traces, and outer unlabelled brackets, as in the Penn Treebank.
+    """
+    words: list[str] = []
+    tags: list[str | None] = []
+    placed: list[Span | None] = []  # None while a phrase is open, and where it is empty
+    open_phrases: list[tuple[int, int, str]] = []  # place, first word, label
+    for token in tokens:
+        kind, word = token.lastindex, leaf_word(token)
+        if word is not None:
+            if token[1] != TRACE:
+                words.append(word)
+                tags.append(token[1])
+        elif kind == OPEN:
+            open_phrases.append((len(placed), len(words), token[3]))
+            placed.append(None)
+        elif kind == CLOSE:
+            place, start, label = open_phrases.pop()
+            if len(words) > start:
+                placed[place] = (start, len(words), label)
+    if not words:
+        return None
+    spans = [span for span in placed if span is not None]
+    while spans and spans[0][2] == "" and (len(words) == 1 or (spans[1:2] and spans[1][:2] == spans[0][:2])):
+        del spans[0]
+    return ConstituencyTree(tuple(words), tuple(tags), tuple(spans), origin)
 
 
 def read_brackets(
@@ -312,16 +295,7 @@ def read_brackets(
             message names the line.
     """
     for line, tokens in split_trees(text, source, first_line, on_error):
-        builder = _Builder()
-        for token in tokens or ():
-            kind, word = token.lastindex, leaf_word(token)
-            if word is not None:
-                builder.word(token[1], word)
-            elif kind == OPEN:
-                builder.open(token[3])
-            elif kind == CLOSE:
-                builder.close()
-        yield builder.finish(f"{source}, line {line}")
+        yield _build(tokens or (), f"{source}, line {line}")
 
 
 def read_binary_parse(text: str, origin: str) -> ConstituencyTree:

@@ -14,8 +14,6 @@ from ..core.messages import check_name
 from ..parsing.conventions import CONVENTIONS, Convention, get_convention
 from ..parsing.evalb import read_parameters
 from ..parsing.f1 import GoldTree
-from ..parsing.heads import PENN_TAGS
-from ..parsing.trees import base_label
 
 _SPANS = ("removed", "removed_by", "gold", "whole_sentence", "average", "labels", "min_words", "without_spans")
 _PUNCTUATION = ("kept", "before", "after")
@@ -77,33 +75,20 @@ def read_rules(name: str | None, pairs: Sequence[str]) -> Rules:
     return Rules(convention, changes, parameters, punctuation == "before")
 
 
-def note_misfits(gold: Sequence[GoldTree], convention: Convention) -> None:
-    """Print notes if the convention does not know most of the tags of the words that it removes or takes for heads."""
-    if convention.removed.startswith("punctuation") and convention.removed_by == "tags":
-        by_token = dataclasses.replace(convention, removed_by="tokens")
-        marks = 0
-        counted: Counter[str | None] = Counter()
-        for item in gold:
-            words = item.annotated.words
-            tags = item.annotated.word_tags or (None,) * len(words)
-            is_mark = [not is_word for is_word in by_token.kept(words, tags)]
-            marks += sum(is_mark)
-            counted.update(tag for tag, kept, mark in zip(tags, item.kept, is_mark, strict=True) if kept and mark)
-        if 2 * counted.total() > marks:
-            print_note(
-                f"the convention does not know the tags ({_frequent(counted)}) of {counted.total():,} of {marks:,} "
-                "punctuation marks, which count as words; --rule removed_by=tokens removes them by their form"
-            )
-    if convention.gold == "head":
-        names = [base_label(tag) for item in gold for tag in item.annotated.word_tags or ()]
-        unknown = Counter(tag for tag in names if tag not in PENN_TAGS)
-        if 2 * unknown.total() > len(names):
-            print_note(
-                f"the head rules are those of the Penn Treebank and do not know the tags ({_frequent(unknown)}) of "
-                f"{unknown.total():,} of {len(names):,} words, so many heads of the binarised gold trees are "
-                "arbitrary; prpn, compound-pcfg, corpus and evalb take the trees as they are"
-            )
-
-
-def _frequent(tags: Counter[Any]) -> str:
-    return ", ".join(str(tag) for tag, _ in tags.most_common(5))
+def note_unknown_marks(gold: Sequence[GoldTree], convention: Convention) -> None:
+    """Print a note if the convention does not know most of the tags of the punctuation that it removes."""
+    if not convention.removed.startswith("punctuation") or convention.removed_by != "tags":
+        return
+    by_token, marks = dataclasses.replace(convention, removed_by="tokens"), 0
+    counted: Counter[str] = Counter()
+    for item in gold:
+        if (tags := item.annotated.word_tags) is not None:
+            for tag, kept, is_word in zip(tags, item.kept, by_token.kept(item.annotated.words, tags), strict=True):
+                marks += not is_word
+                counted.update([tag] * (kept and not is_word))
+    if 2 * counted.total() > marks:
+        print_note(
+            f"the convention does not know the tags ({', '.join(tag for tag, _ in counted.most_common(5))}) of "
+            f"{counted.total():,} of {marks:,} punctuation marks, which count as words; --rule removed_by=tokens "
+            "removes them by their form"
+        )

@@ -121,17 +121,6 @@ def test_labels_are_compared_for_all_trees_of_a_report_or_for_none(run, run_json
     assert system["labels"] == "ignored"
 
 
-def test_head_rules_of_another_language(tmp_path, run):
-    """Gold trees of other tags are binarised by fallbacks; those of the Penn Treebank are not."""
-    german = "(S (NP-SB (ART-NK der) (ADJA-NK alte) (NE-NK Hund)) (VP (VVFIN-HD bellt) (ADV laut)) ($. .))"
-    english = "(S (NP (DT the) (JJ old) (NN dog)) (VP (VBZ barks) (RB loudly)) (. .))"
-    for text, told in ((german, True), (english, False)):
-        (tmp_path / "g.mrg").write_text(text + "\n")
-        for convention in ("merrill", "prpn"):
-            _, _, err = run(tmp_path / "g.mrg", treebank=tmp_path / "g.mrg", convention=convention)
-            assert ("the head rules are those of the Penn Treebank" in err) == (told and convention == "merrill")
-
-
 def test_sentences_without_a_tree_keep_their_places(tmp_path, run, gold):
     """As `parse` writes them, at the end of the file too: an error, or left out."""
     with_empty = TREES[0] + "\n\n" + TREES[2] + "\n\n"

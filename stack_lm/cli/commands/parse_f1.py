@@ -29,7 +29,7 @@ from ...parsing.trees import ConstituencyTree
 from ...text.corpora import tags_of_all
 from ..f1_ensemble import ensemble_table, score_ensemble
 from ..f1_report import describe, f1_tables, note_readings, write_items
-from ..f1_rules import RULES, Rules, note_misfits, read_rules
+from ..f1_rules import RULES, Rules, note_unknown_marks, read_rules
 from ..files import check_files
 from ..models import add_dropout_option, first_given, open_parser
 from ..options import PARSING, declare, shared
@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> Report:
     _note_left_out(trees)
     gold = {i: prepare_gold(tree, rules.convention) for i, tree in enumerate(trees) if tree is not None}
 
-    note_misfits(list(gold.values()), rules.convention)
+    note_unknown_marks(list(gold.values()), rules.convention)
     indices = [i for i, item in gold.items() if options.max_words is None or item.length <= options.max_words]
     indices = indices[: options.limit]
     if not indices:
