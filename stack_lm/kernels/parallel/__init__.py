@@ -1,1 +1,1 @@
-"""Stack, queue and deque with given actions, all steps of a block at once, in plain torch on any device."""
+"""Stack, queue and deque with given actions, all steps of a block at once: in torch, or on a GPU in Triton's tiles."""

@@ -70,15 +70,27 @@ def backward(
     Returns:
         The gradients of the values, of the first strengths, and of the amounts, at padding too.
     """
-    nodes, grad_values = Nodes(sequence), torch.zeros_like(sequence.values)
+    values, kind = sequence.values, sequence.kind
+    nodes = Nodes(sequence)
+    grad_values = torch.zeros_like(values, dtype=torch.promote_types(values.dtype, torch.float32))
     inside, grad_reads = [], []
     for start, heights, carried in zip(sequence.starts, run.heights, run.carried, strict=True):
         amounts, active = sequence.part(start)
         block = sequence.block(start, amounts, active, heights, carried)
-        left = block.left()
-        inside.append(_find_parents(nodes, block, left))
         grads = grad_readings[:, start : start + heights.a.shape[1]]
-        grad_reads.append(_of_reads(nodes, block, left, sequence.values, grads, grad_values))
+        if sequence.in_tiles:
+            from .tiles import Tiles
+
+            of_reads, ties = Tiles(block, values).backward(grads, nodes.grads, grad_values)
+        else:
+            left = block.left()
+            of_reads, ties = _of_reads(nodes, block, left, values, grads, grad_values), _find_ties(block, left)
+        inside.append(_find_parents(nodes, block, ties))
+        for of_end, sign, grad in zip((("hi", "a"), ("lo", "b")), (1, -1), of_reads, strict=True):
+            if grad is not None:
+                steps = slice(start, start + grad.shape[1])
+                nodes.named(of_end[kind.before_push])[:, steps] -= sign * grad
+        grad_reads.append([grad for grad in of_reads if grad is not None])
     last = run.last
     grad_last = grad_strengths.double().gather(1, last.place).masked_fill(~last.living, 0).unsqueeze(2)
     nodes.add(last.of_top.unsqueeze(2), grad_last)
@@ -87,99 +99,107 @@ def backward(
     nodes.sum_up()
     pops = [torch.cat(parts, dim=1) for parts in zip(*inside, strict=True)]
     reads = [torch.cat(parts, dim=1) for parts in zip(*grad_reads, strict=True)]
-    return grad_values, *_of_strengths(sequence, run, nodes, direct, pops, reads, grad_strengths.double())
-
-
-def _find_parents(nodes: Nodes, block: Block, left: Left) -> tuple[Tensor, Tensor]:
-    """Find the nodes that the heights after pops come from; returns the pops at each end that end inside an element."""
-    kind, steps, start = block.kind, block.steps, block.start
-    a, b = block.heights.a, block.heights.b
-    first = [*(part.unsqueeze(2) for part in block.elements[1:])]
-    # What was left of them after the step before.
-    cut = (kind.top, kind.bottom) * 2
-    top, bottom, of_top, of_bottom = (
-        torch.cat((at_first, part[..., :-1]), dim=2) if works else part
-        for at_first, part, works in zip(first, left, cut, strict=True)
+    return grad_values.to(values.dtype), *_of_strengths(
+        sequence, run, nodes, direct, pops, reads, grad_strengths.double()
     )
-    living = block.there(before_push=True) & (top > bottom)
+
+
+def _find_parents(nodes: Nodes, block: Block, ties: list[Tensor]) -> list[Tensor]:
+    """Find the nodes that the heights after pops come from.
+
+    Args:
+        nodes: of which the parents are written.
+        block: whose pops they are.
+        ties: see `_find_ties`.
+
+    Returns:
+        Whether a pop ends inside an element, at the top and at the bottom [B, C].
+    """
+    steps, start = block.steps, block.start
+    a, b = block.heights.a, block.heights.b
     t = torch.arange(start, start + a.shape[1], device=a.device)
-    before = start > 0
     of_hi = (steps + t - 1).expand_as(a).clone()
     of_lo = (3 * steps + t - 1).expand_as(a).clone()
-    if not before:
+    if start == 0:
         has_elements = nodes.constant > 4 * steps
         of_hi[:, 0], of_lo[:, 0] = nodes.constant - has_elements, nodes.constant
     everything = a <= b
     held = torch.zeros_like(everything) if block.active is None else ~block.active
     inside = []
-    ends = (
-        ("a", kind.top, of_hi, of_top, top == a.unsqueeze(1)),
-        (
-            "b",
-            kind.bottom,
-            of_lo,
-            of_bottom,
-            (bottom == b.unsqueeze(1)) & (torch.minimum(top, a.unsqueeze(1)) > bottom),
-        ),
-    )
-    for name, works, behind, of_element, meets in ends:
-        parent = behind
-        tie = torch.zeros_like(everything)
-        if works:
-            between = torch.where(living & meets, of_element, -1).amax(1)
-            tie = (between >= 0) & ~held
-            parent = torch.where(tie, between, behind)
-        parent = parent.masked_fill(everything & ~held, nodes.constant)
+    for name, behind, between in zip("ab", (of_hi, of_lo), ties, strict=True):
+        tie = (between >= 0) & ~held
+        parent = torch.where(tie, between, behind).masked_fill(everything & ~held, nodes.constant)
         nodes.named(name, nodes.parents)[:, start : start + a.shape[1]] = parent
         inside.append(~(tie | everything | held))
-    return inside[0], inside[1]
+    return inside
+
+
+def _find_ties(block: Block, left: Left) -> list[Tensor]:
+    """Find the pops that end exactly between two elements, at the top and at the bottom.
+
+    Returns:
+        The nodes of the heights at which they end, or -1 [B, C].
+    """
+    kind, (a, _, b, _) = block.kind, block.heights
+    # What was left of the elements after the step before.
+    cut = (kind.top, kind.bottom) * 2
+    top, bottom, of_top, of_bottom = (
+        torch.cat((first.unsqueeze(2), part[..., :-1]), dim=2) if works else part
+        for first, part, works in zip(block.elements[1:], left, cut, strict=True)
+    )
+    living = block.there(before_push=True) & (top > bottom)
+    meets = (
+        (top == a.unsqueeze(1), of_top),
+        ((bottom == b.unsqueeze(1)) & (torch.minimum(top, a.unsqueeze(1)) > bottom), of_bottom),
+    )
+    return [
+        torch.where(living & met, node, -1).amax(1) if works else torch.full_like(a, -1, dtype=torch.long)
+        for works, (met, node) in zip(cut[:2], meets, strict=True)
+    ]
 
 
 def _of_reads(
     nodes: Nodes, block: Block, left: Left, values: Tensor, grads: Tensor, grad_values: Tensor
-) -> tuple[Tensor, ...]:
-    """Backpropagate through the readings of a block, to the values and the nodes; returns those of the reads."""
-    kind, size = block.kind, block.heights.a.shape[1]
+) -> list[Tensor | None]:
+    """Backpropagate through the readings of a block, to the values and the nodes.
+
+    Returns:
+        The gradients of the reads at the top and at the bottom [B, C].
+    """
+    kind = block.kind
     there, vectors = block.there(kind.before_push), block.vectors(values)
     living = there & (left.top > left.bottom)
-    of_top, of_bottom = (
-        torch.zeros_like(living, dtype=nodes.grads.dtype),
-        torch.zeros_like(living, dtype=nodes.grads.dtype),
-    )
+    of_top, of_bottom = (torch.zeros_like(living, dtype=nodes.grads.dtype) for _ in range(2))
     empty = None
     if not kind.before_push:
         own = there & ~block.there(before_push=True)
         empty = own & (left.top <= left.bottom)
         if block.active is not None:
             empty = empty & block.active.unsqueeze(1)
-    grad_vectors, reads = torch.zeros_like(vectors), []
-    ends = zip(block.windows, ("top", "bottom"), strict=True)
-    for (window, end), grad in zip(
-        [(window, end) for window, end in ends if window is not None], grads.split(values.shape[2], dim=2), strict=True
-    ):
+    grad_vectors = torch.zeros_like(vectors)
+    reads: list[Tensor | None] = [None, None]
+    of_ends = iter(grads.split(values.shape[2], dim=2))
+    for i, (window, end) in enumerate(zip(block.windows, ("top", "bottom"), strict=True)):
+        if window is None:
+            continue
+        grad, edge = next(of_ends), window.unsqueeze(1)
         grad_vectors += weights(left, there, window, end).to(values.dtype) @ grad
         change = (vectors @ grad.mT).to(of_top.dtype)
-        edge = window.unsqueeze(1)
-        if end == "top":
-            whole, partly = left.bottom >= edge, (left.bottom < edge) & (edge < left.top)
-        else:
-            whole, partly = left.top <= edge, (left.bottom < edge) & (edge < left.top)
-        whole = living & whole
+        whole = living & (left.bottom >= edge if end == "top" else left.top <= edge)
+        partly = living & (left.bottom < edge) & (edge < left.top)
         if empty is not None:
             whole = whole | empty
-        of_whole, of_part = change.masked_fill(~whole, 0), change.masked_fill(~(living & partly), 0)
+        of_whole, of_part = change.masked_fill(~whole, 0), change.masked_fill(~partly, 0)
         near, far = (of_top, of_bottom) if end == "top" else (of_bottom, of_top)
         sign = 1 if end == "top" else -1
         near += sign * (of_whole + of_part)
         far -= sign * of_whole
-        amount = of_part.sum(1)
-        of_end = {"top": ("hi", "a"), "bottom": ("lo", "b")}[end][kind.before_push]
-        nodes.named(of_end)[:, block.start : block.start + size] -= sign * amount
-        reads.append(amount)
+        reads[i] = of_part.sum(1)
     nodes.add(left.of_top, of_top)
     nodes.add(left.of_bottom, of_bottom)
-    grad_values.scatter_add_(1, block.elements.place.unsqueeze(-1).expand_as(grad_vectors), grad_vectors)
-    return tuple(reads)
+    places = block.elements.place.unsqueeze(-1).expand_as(grad_vectors)
+    grad_values.scatter_add_(1, places, grad_vectors.to(grad_values.dtype))
+    return reads
 
 
 def _of_strengths(

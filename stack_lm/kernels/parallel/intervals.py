@@ -25,6 +25,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 _GRID = 2.0**44
@@ -226,6 +227,27 @@ class Block(NamedTuple):
             bottom, of_bottom = self._cut(-bottom, of_bottom, -self.heights.b, 2 * self.steps + self.start)
             bottom = -bottom
         return Left(top, bottom, of_top, of_bottom)
+
+    def rest(self) -> Elements:
+        """Cut its elements by the pops of all its steps."""
+        place, top, bottom, of_top, of_bottom = self.elements
+        if self.kind.top:
+            top, of_top = self._cut_by_all(top, of_top, self.heights.a, self.start)
+        if self.kind.bottom:
+            bottom, of_bottom = self._cut_by_all(-bottom, of_bottom, -self.heights.b, 2 * self.steps + self.start)
+            bottom = -bottom
+        return Elements(place, top, bottom, of_top, of_bottom)
+
+    def _cut_by_all(self, height: Tensor, node: Tensor, by: Tensor, of_cuts: int) -> tuple[Tensor, Tensor]:
+        """Cut heights [B, K] by the least of the heights of all later steps [B, C]; and the nodes."""
+        if self.active is not None:
+            by = by.masked_fill(~self.active, torch.inf)
+        least, at = F.pad(by, (0, 1), value=torch.inf).flip(1).cummin(1)
+        least, at = least.flip(1), by.shape[1] - at.flip(1)
+        later = torch.arange(1, by.shape[1] + 1, device=by.device)
+        later = torch.cat((later.new_zeros(self.n_carried), *[later] * (1 + self.kind.pushes_at_bottom)))
+        least, at = least[:, later], at[:, later]
+        return torch.minimum(height, least), torch.where(height <= least, node, at + of_cuts)
 
     def _cut(self, height: Tensor, node: Tensor, by: Tensor, of_cuts: int) -> tuple[Tensor, Tensor]:
         """Cut heights [B, K, 1] by the least of the steps' heights [B, C] since their push; and the nodes."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
@@ -9,9 +11,10 @@ from torch import Tensor
 
 from .intervals import Amounts, Block, Elements, Heights, Kind, first_elements, touched, walk, weights
 
-# Steps of a block. A GPU waits for launches, as many in each block, so it takes up to _MOST, if the work fits,
-# which grows with the square.
+# Steps of a block. A GPU waits for launches, as many in each block, so it takes up to _MOST; without tiles, if the work
+# fits, which grows with the square.
 _STEPS, _MOST, _WORK = 64, 1024, 2**23
+_LARGEST = 256  # element of which a tile fits a GPU's registers
 
 
 class Sequence(NamedTuple):
@@ -40,9 +43,17 @@ class Sequence(NamedTuple):
     def starts(self) -> range:
         """The first step of each block."""
         steps = _STEPS
+        if self.in_tiles:
+            return range(0, self.steps, _MOST)
         while self.values.device.type != "cpu" and steps < _MOST and len(self.values) * (2 * steps) ** 2 <= _WORK:
             steps *= 2
         return range(0, self.steps, steps)
+
+    @property
+    def in_tiles(self) -> bool:
+        """Whether `tiles` runs the blocks: on CUDA devices, or where Triton interprets its kernels, for tests."""
+        runs = self.values.device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+        return runs and self.values.numel() > 0 and self.values.shape[2] <= _LARGEST and find_spec("triton") is not None
 
     def part(self, start: int) -> tuple[Amounts, Tensor | None]:
         """The amounts and the mask of the block that begins there."""
@@ -81,25 +92,30 @@ def run(sequence: Sequence) -> Run:
         reached = touched(kind, elements, heights, amounts)
         carried = elements.keep(reached)
         block = sequence.block(start, amounts, active, heights, carried)
-        left, there, vectors = block.left(), block.there(kind.before_push), block.vectors(values)
-        readings.append(
-            torch.cat(
-                [
-                    weights(left, there, window, end).to(values.dtype).mT @ vectors
-                    for window, end in zip(block.windows, ("top", "bottom"), strict=True)
-                    if window is not None
-                ],
-                dim=2,
-            )
-        )
+        if sequence.in_tiles:
+            from .tiles import Tiles
+
+            readings.append(Tiles(block, values).read())
+        else:
+            readings.append(_read(block, values))
         heights_of.append(heights)
         carried_to.append(carried)
-        behind = elements.joined_with(Elements(block.elements.place, *(part[..., -1] for part in left)))
+        behind = elements.joined_with(block.rest())
         living = behind.living
         living[:, : reached.shape[1]] &= ~reached
         base = heights.lo[:, -1]
         elements, content = behind.keep(living).down(base), heights.hi[:, -1] - base
     return Run(torch.cat(readings, dim=1), heights_of, carried_to, elements)
+
+
+def _read(block: Block, values: Tensor) -> Tensor:
+    """The readings of a block [B, C, D or 2 D]."""
+    left, there, vectors = block.left(), block.there(block.kind.before_push), block.vectors(values)
+    ends = zip(block.windows, ("top", "bottom"), strict=True)
+    return torch.cat(
+        [weights(left, there, window, end).to(values.dtype).mT @ vectors for window, end in ends if window is not None],
+        dim=2,
+    )
 
 
 def last_strengths(sequence: Sequence, last: Elements) -> Tensor:
