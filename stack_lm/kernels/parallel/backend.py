@@ -92,7 +92,8 @@ class _Scan(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         amounts: Any = given
         sequence = _sequence(kind, mask, values, strengths, Amounts(*amounts))
-        done = run(sequence)
+        with torch.cuda.device_of(values):  # Triton launches on the current device
+            done = run(sequence)
         flat = [part for group in (*done.heights, *done.carried, done.last) for part in group]
         ctx.kind, ctx.blocks = kind, len(done.heights)
         ctx.save_for_backward(mask, values, strengths, *given, *flat)
@@ -107,7 +108,8 @@ class _Scan(torch.autograd.Function):
         *carried, last = (Elements(*(next(flat) for _ in Elements._fields)) for _ in range(ctx.blocks + 1))
         sequence = _sequence(ctx.kind, mask, values, strengths, given)
         done = Run(grad_readings, heights, carried, last)
-        grad_values, grad_first, amounts = backward(sequence, done, grad_readings, grad_last)
+        with torch.cuda.device_of(values):
+            grad_values, grad_first, amounts = backward(sequence, done, grad_readings, grad_last)
         if mask is not None:
             amounts = amounts.map(lambda grad: grad.masked_fill(~mask, 0))
         of_amounts = amounts.map(lambda grad: grad.to(given.push_top.dtype))

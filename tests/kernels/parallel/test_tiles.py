@@ -102,9 +102,9 @@ import torch
 from kernels.compiling import Compiled, compiled, pretend_gpu
 pretend_gpu(ARCHITECTURE)
 from stack_lm import MemoryLayer
-from stack_lm.kernels.parallel import scan, tiles
+from stack_lm.kernels.parallel import scan, tile_kernels
 for name in ("least_cuts", "read", "read_back"):
-    setattr(tiles, name, Compiled(getattr(tiles, name)))
+    setattr(tile_kernels, name, Compiled(getattr(tile_kernels, name)))
 scan.Sequence.in_tiles = True
 layer = MemoryLayer(5, MEMORY, memory_size=64, pop_control="sigmoid").to(DTYPE)
 layer.scan_backend = "parallel"
