@@ -13,7 +13,6 @@ from typing import Any
 from ..core.checks import build
 from ..core.config_files import merge, parse_overrides, preset_names, read_config
 from ..core.errors import InputError
-from ..training.config import ClassificationConfig, RunConfig
 from ..training.preemption import STOPPED_STATUS, Stopped, StopSignals
 from .options import option
 from .printing import PrintedTable
@@ -61,6 +60,8 @@ def run_recipe(
         raise InputError(f"give one configuration; got {', '.join(configs)}. An override is written key.key=value")
     values = read_config(configs[0]) if configs else {}
     if configs and configs[0] in preset_names() and not _fits(config_class, values):
+        from ..training.config import ClassificationConfig, RunConfig  # heavy, and `tasks` imports this module
+
         recipes = {"lm": RunConfig, "classifier": ClassificationConfig}
         recipe = next((name for name, kind in recipes.items() if _fits(kind, values)), "task")
         raise InputError(f"the preset {configs[0]} is for `stack-lm train {recipe}`")
