@@ -110,6 +110,7 @@ QUICK = {
     ),
     "stack_attention": (["--quick", "--threads", "1"], {}),
     "own_memory": (["--memory", "deltanet", "--batch", "1", "--length", "2", "--seconds", "1"], {}),
+    "learning": (["--task", "dyck", "--seeds", "1", "--updates", "4"], {}),
     "library_models": (["--types", "gpt2", "bert-like", "--batch", "1", "--length", "4", "--seconds", "1"], {}),
 }
 
@@ -203,3 +204,20 @@ def test_the_checks_on_a_gpu_take_eight_minutes_at_most():
     sizes = 3  # of the loop over hidden sizes
     limits = [int(words[1]) * (sizes if '"scan' in words else 1) for words in parts]
     assert sum(limits) - 2 * 60 <= 8 * 60  # without the two parts of the quick run
+
+
+def test_answers_of_reversal_and_dyck(load):
+    learning = load("learning")
+    ids, labels = learning.reversal(4)
+    assert torch.equal(labels[:, 4:], ids[:, :4].flip(1))
+    assert (ids[:, 4] == 6).all()
+    assert (labels[:, :4] == -100).all()
+    ids, labels = learning.dyck(9)
+    for row, answers in zip(ids[:3].tolist(), labels[:3].tolist(), strict=True):
+        text = "".join("([{)]}"[symbol] for symbol in row)
+        for step, answer in enumerate(answers):
+            rest = text[: step + 1]
+            for _ in range(4):
+                rest = rest.replace("()", "").replace("[]", "").replace("{}", "")
+            assert answer == ("([{".index(rest[-1]) if rest else -100)
+        assert rest == ""
