@@ -42,17 +42,9 @@ class BabyNTM(Memory[TapeState, ChoiceActions]):
         self.size, self.cells, self.reading_size = size, cells, size
         self.actions = (Value("push_value", size), Choice("operation", self.operations))
         left, right = Move(1, 0, cells - 1), Move(0, 1, cells - 1)
-        self._mixture = Mixture(
-            operations=(
-                (left, Move(0, cells - 1, 1)),
-                (right, Move(cells - 1, 0, 1)),
-                (Move(0, 0, cells),),
-                (right,),
-                (left,),
-            ),
-            length=cells,
-            prepend=False,
-        )
+        rotations = (left, Move(0, cells - 1, 1)), (right, Move(cells - 1, 0, 1))
+        operations = (*rotations, (Move(0, 0, cells),), (right,), (left,))
+        self._mixture = Mixture(operations, length=cells, prepend=False)
 
     @classmethod
     def from_config(cls, config: Any) -> BabyNTM:

@@ -295,12 +295,8 @@ class StackRNN(nn.Module):
         if unbatched:
             parts = [part[:, 0] for part in parts]
         if self._has_memories:
-            parts.append(
-                tuple(
-                    MemoryState(state.memory, state.reading) if cell.memory.actions else None
-                    for cell, state in zip(self._cells, last, strict=True)
-                )
-            )
+            pairs = [(cell.memory.actions, each) for cell, each in zip(self._cells, last, strict=True)]
+            parts.append(tuple(MemoryState(each.memory, each.reading) if acts else None for acts, each in pairs))
         return parts[0] if len(parts) == 1 else tuple(parts)
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from inspect import signature
 from itertools import islice
 from pathlib import Path
@@ -160,8 +159,8 @@ class Trainer(TrainingLoop):
 def dead_zone_notes(model: PreTrainedModel, sentences: Sequence[Sequence[int]]) -> list[str]:
     """A line if a memory of a new model is in the dead zone, in some sentences; see `stack_lm.nn.dead_zone`."""
     ids, labels = collate(sentences, model.device)
-    loss = partial(model, input_ids=ids, labels=labels, use_cache=False)
-    zones = [dead_zone(layer, lambda: loss().loss, labels != IGNORED) for layer in memories(model)]
+    inputs = {"input_ids": ids, "labels": labels, "use_cache": False}
+    zones = [dead_zone(layer, lambda: model(**inputs).loss, labels != IGNORED) for layer in memories(model)]
     return [*dict.fromkeys(zone.warning for zone in zones if zone and zone.warning)]
 
 

@@ -9,7 +9,7 @@ from conftest import tiny_config
 from stack_lm import MemoryLayer, StackRNNForCausalLM
 from stack_lm.memory import stack_weights
 from stack_lm.nn import memories
-from stack_lm.nn.dead_zone import DEAD, dead_zone
+from stack_lm.nn.dead_zone import DeadZone, dead_zone
 from stack_lm.nn.interventions import Intervention, intervene
 from stack_lm.training.language_model import dead_zone_notes
 
@@ -134,32 +134,43 @@ def test_it_is_that_of_attention():
 
 
 @pytest.mark.parametrize(
-    ("fields", "own"),
+    ("fields", "dead"),
     [
-        ({"pop_control": 1.0, "push_strength_init": 0.5}, 1.0),  # a pop leaves nothing
-        ({"read_control": 0.1, "push_control": 1.0, "pop_control": "sigmoid"}, 1.0),  # a read does not reach further
-        ({"read_control": 1.0, "push_control": "sigmoid", "pop_control": "sigmoid", "pop_strength_init": 0.1}, None),
-        ({"memory": "queue", "pop_control": "sigmoid", "push_control": 1.0, "read_control": 0.1}, None),
-        ({"read_order": "before_push"}, None),
-        ({"memory": "superposition"}, None),
-        ({"memory": "none"}, None),
+        ({"pop_control": 1.0, "push_strength_init": 0.5}, True),  # a pop leaves nothing
+        ({"read_control": 0.1, "push_control": 1.0, "pop_control": "sigmoid"}, True),  # a read does not reach further
+        ({"read_control": 1.0, "push_control": "sigmoid", "pop_control": "sigmoid", "pop_strength_init": 0.1}, False),
+        ({"memory": "queue", "pop_control": "sigmoid", "push_control": 1.0, "read_control": 0.1}, False),
+        ({"read_order": "before_push"}, False),
+        ({"memory": "superposition"}, False),
+        ({"memory": "none"}, False),
     ],
 )
-def test_who_is_warned(fields, own):
+def test_who_is_warned(fields, dead):
     torch.manual_seed(0)
     model = StackRNNForCausalLM(tiny_config(**fields))
+    text = (
+        "at the start, 100% of a reading is the step's own value; 0% of the gradient of push and pop comes from older "
+    )
     notes = dead_zone_notes(model, [[3, 1, 4, 1, 5], [9, 2]])
-    assert len(notes) == (own is not None)
-    for note in notes:
-        assert note.startswith("at the start, 100% of a reading is the step's own value: older elements get almost no")
+    assert notes == [f"{text}elements (docs/memories.md)"] * dead
     for layer in memories(model):
         found = dead_zone(layer, lambda: model(IDS, labels=IDS).loss)
-        if fields.get("memory") == "superposition":
-            assert found is None
-        else:
-            assert (found.own_share > DEAD) == (own is not None)
-            if own:
-                assert found.older_share == 0
+        assert (found is None) == (fields.get("memory") == "superposition")
+        assert bool(found and found.warning) == dead
+
+
+@pytest.mark.parametrize(
+    ("own", "gradients", "dead"),
+    [
+        (0.99, {"push_strength": {"older": 0.0, "own": 0.0}}, True),
+        (0.99, {"push_strength": {"older": 1.0, "own": 20.0}, "read_strength": {"older": 9.0, "own": 0.0}}, True),
+        (0.99, {"push_strength": {"older": 1.0, "own": 18.0}}, False),
+        (0.9, {"push_strength": {"older": 0.0, "own": 1.0}}, False),
+        (0.99, {}, False),
+    ],
+)
+def test_what_is_dead(own, gradients, dead):
+    assert bool(DeadZone(own, gradients).warning) == dead
 
 
 def test_padding_does_not_count():

@@ -73,7 +73,7 @@ def train(
     started, clock, first = time.perf_counter(), Clock(), trials[0]
     example = choose_example(first.encoding.task, None, None, first.config.seed)
     zone = measure_dead_zone(first.model.eval(), first.encoding, first.encoding.encode([example]))
-    torch.manual_seed(trials[0].config.seed)  # of dropout of a trial that `can_join` leaves alone
+    torch.manual_seed(first.config.seed)  # of dropout of a trial that `can_join` leaves alone
     for trial in trials:
         trial.prepare()
     state = None if file is None else file.load()
