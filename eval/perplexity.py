@@ -77,41 +77,38 @@ class SentenceLosses:
 
     def perplexity(self) -> Perplexity:
         """Compute the perplexity of the text, with equal weight for all tokens."""
-        nats, n_tokens, n_words = float(self.nats.sum()), int(self.n_tokens.sum()), int(self.n_words.sum())
-        inner_nats, n_inner = float(self.inner_nats.sum()), int(self.n_inner_tokens.sum())
-        n_bytes = int(self.n_bytes.sum())
-        return Perplexity(
-            perplexity=_exp(nats / n_tokens),
-            n_tokens=n_tokens,
-            word_perplexity=_exp(nats / n_words),
-            n_words=n_words,
-            bits_per_byte=nats / math.log(2) / n_bytes,
-            n_bytes=n_bytes,
-            inner_perplexity=_exp(inner_nats / n_inner) if n_inner else math.nan,
-            n_inner_tokens=n_inner,
-            n_sentences=len(self.nats),
-            n_unknown=self.n_unknown,
-            n_all_words=self.n_all_words,
-            intervals=self._intervals(),
-        )
-
-    def _intervals(self) -> dict[str, tuple[float, float]]:
-        pairs = {
+        ratios = {
             "perplexity": (self.nats, self.n_tokens),
             "word_perplexity": (self.nats, self.n_words),
             "bits_per_byte": (self.nats / math.log(2), self.n_bytes),
             "inner_perplexity": (self.inner_nats, self.n_inner_tokens),
         }
-        intervals = {}
-        for name, (losses, sizes) in pairs.items():
-            n, total = len(losses), float(sizes.sum())
-            low = high = math.nan
-            if n > 1 and total:
-                mean = float(losses.sum()) / total
-                margin = 1.959964 * math.sqrt(n / (n - 1) * float(((losses - mean * sizes) ** 2).sum())) / total
-                low, high = mean - margin, mean + margin
-            intervals[name] = (low, high) if name == "bits_per_byte" else (_exp(low), _exp(high))
-        return intervals
+        values, intervals = {}, {}
+        for name, (losses, sizes) in ratios.items():
+            numbers = _ratio(losses, sizes)
+            values[name], *bounds = numbers if name == "bits_per_byte" else map(_exp, numbers)
+            intervals[name] = (bounds[0], bounds[1])
+        return Perplexity(
+            **values,
+            n_tokens=int(self.n_tokens.sum()),
+            n_words=int(self.n_words.sum()),
+            n_bytes=int(self.n_bytes.sum()),
+            n_inner_tokens=int(self.n_inner_tokens.sum()),
+            n_sentences=len(self.nats),
+            n_unknown=self.n_unknown,
+            n_all_words=self.n_all_words,
+            intervals=intervals,
+        )
+
+
+def _ratio(losses: np.ndarray, sizes: np.ndarray) -> tuple[float, float, float]:
+    """The ratio of two means over sentences, and its interval at 95%."""
+    n, total = len(losses), float(sizes.sum())
+    mean = float(losses.sum()) / total if total else math.nan
+    if n == 1:
+        return mean, math.nan, math.nan
+    margin = 1.959964 * math.sqrt(n / (n - 1) * float(((losses - mean * sizes) ** 2).sum())) / (total or math.nan)
+    return mean, mean - margin, mean + margin
 
 
 def evaluate_perplexity(traces: Iterable[Trace]) -> Perplexity:

@@ -236,19 +236,13 @@ def _formula(path: str | Path, text: str) -> Formula:
 
 def _read_json(path: str | Path) -> tuple[str, list[str], tuple[SuiteItem, ...]]:
     content = json_value(read_text(path), str(path))
-    rows: list[tuple[str, str, str, str]] = []
     try:
-        for item in content["items"]:
-            for condition in item["conditions"]:
-                rows += [
-                    (
-                        str(item["item_number"]),
-                        condition["condition_name"],
-                        str(region["region_number"]),
-                        region["content"],
-                    )
-                    for region in condition["regions"]
-                ]
+        rows = [
+            (str(item["item_number"]), condition["condition_name"], str(region["region_number"]), region["content"])
+            for item in content["items"]
+            for condition in item["conditions"]
+            for region in condition["regions"]
+        ]
         metric = content.get("meta", {}).get("metric", "sum")
         formulas = [prediction["formula"] for prediction in content["predictions"]]
     except (KeyError, TypeError, AttributeError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +66,10 @@ def read_every_tree(
     So the trees keep their numbers, and trees of the same sentences their partners.
     """
     trees: list[ConstituencyTree | None] = []
-    for name, read in _files(source, decoder, on_error):
+    for name in map(str, _of_directory(Path(source))) if Path(source).is_dir() else [source]:
         before = len(trees)
         try:
-            trees += read()
+            trees += _read_nltk() if name == NLTK_TREEBANK else _read_file(name, decoder, on_error)
             if trees[before:].count(None) == len(trees) - before and on_error is fail:
                 raise InputError(f"{name} has no trees")
         except InputError as error:
@@ -131,7 +131,9 @@ def _predictions(
     lines = read_text(source).removesuffix("\n").split("\n")
     while len(lines) > max(sentences, 1) and not lines[-1].strip():
         lines.pop()
-    if not _is_json(source) and _run_over_lines(lines):
+    # Trees that continue on indented lines, as in .mrg files.
+    run_on = any(line[:1].isspace() and line.count("(") != line.count(")") for line in lines)
+    if run_on and not _is_json(source):
         return [*read_every_tree(source, decoder=decoder, on_error=on_error)]
     for number, line in enumerate(lines, start=1):
         where = f"{source}, line {number}"
@@ -141,38 +143,10 @@ def _predictions(
             if _is_json(source):
                 trees.append(_from_record(json_record(line, where), where, decoder))
             else:
-                trees.append(_only_tree(line, source, number))
+                trees.append(ConstituencyTree.from_brackets(line, source, number))
         except InputError as error:
             trees.append(error)
     return trees
-
-
-def _run_over_lines(lines: Sequence[str]) -> bool:
-    """True if trees continue on indented lines, as in .mrg files."""
-    return any(line[:1].isspace() and line.count("(") != line.count(")") for line in lines)
-
-
-def _only_tree(line: str, source: str, number: int) -> ConstituencyTree:
-    trees = list(read_brackets(line, source, number))
-    if len(trees) != 1:
-        raise InputError(f"{source}, line {number}: one tree is needed on each line, but there are {len(trees)}")
-    if trees[0] is None:
-        raise NoTree(f"{source}, line {number}: the tree has no words")
-    return trees[0]
-
-
-Reader = Callable[[], Iterable[ConstituencyTree | None]]
-
-
-def _files(source: str, decoder: str, on_error: OnError) -> Iterator[tuple[str, Reader]]:
-    """The files of a source, each with a function that reads it."""
-    if source == NLTK_TREEBANK:
-        yield source, _read_nltk
-    elif Path(source).is_dir():
-        for file in _of_directory(Path(source)):
-            yield str(file), lambda file=str(file): _read_file(file, decoder, on_error)  # type: ignore[misc]
-    else:
-        yield source, lambda: _read_file(source, decoder, on_error)
 
 
 def _of_directory(directory: Path) -> list[Path]:

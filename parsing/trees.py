@@ -101,17 +101,23 @@ class ConstituencyTree:
         return replace(cls.from_brackets(str(copy), "the tree"), origin="")
 
     @classmethod
-    def from_brackets(cls, text: str, origin: str = "the text") -> ConstituencyTree:
+    def from_brackets(cls, text: str, origin: str = "the text", line: int | None = None) -> ConstituencyTree:
         """Read the single tree in a text of brackets.
+
+        Args:
+            text: the brackets.
+            origin: where it is from, for messages.
+            line: its line there.
 
         Raises:
             InputError: if the brackets do not match, or there is no tree or more than one; `NoTree` if it has no words.
         """
-        trees = list(read_brackets(text, origin))
+        where = origin if line is None else f"{origin}, line {line}"
+        trees = list(read_brackets(text, origin, line or 1))
         if len(trees) != 1:
-            raise InputError(f"{origin}: one tree is needed, but there are {len(trees)}")
+            raise InputError(f"{where}: one tree is needed, but there are {len(trees)}")
         if trees[0] is None:
-            raise NoTree(f"{origin}: the tree has no words")
+            raise NoTree(f"{where}: the tree has no words")
         return trees[0]
 
     def __len__(self) -> int:

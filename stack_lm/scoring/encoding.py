@@ -79,10 +79,8 @@ class SentenceEncoder:
         """Token ids of sentences or their prefixes, without any special tokens around them."""
         texts = [" ".join(self._adapt(words)) for words in sentences]
         # Call the backend itself: the tokenizer's wrapper objects cost more than tokenizing.
-        return [
-            encoding.ids
-            for encoding in self.tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        ]
+        encoded = self.tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return [encoding.ids for encoding in encoded]
 
     def split(self, text: str) -> list[str]:
         """The words of a text, as split by a tokenizer made here, or else at white space."""

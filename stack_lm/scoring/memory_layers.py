@@ -40,19 +40,16 @@ def by_head(layer: ControlledMemory, actions: Mapping[str, np.ndarray]) -> dict[
     return {name: values for part in names for name, values in part.items()}
 
 
-def _single_strengths(layer: ControlledMemory) -> dict[str, Emission]:
-    """The strengths of a memory without heads."""
-    return {} if getattr(layer.memory, "num_heads", 1) > 1 else strengths_of(layer)
+def _push_and_pop(layer: ControlledMemory) -> dict[str, Emission]:
+    """The push and pop strength of a memory that has one of each, else {}."""
+    strengths = {} if getattr(layer.memory, "num_heads", 1) > 1 else strengths_of(layer)
+    return {name: strengths[name] for name in _PARSED} if set(_PARSED) <= strengths.keys() else {}
 
 
 def _free_strengths(layer: ControlledMemory) -> list[str]:
     """The signals of a memory for parsing: its push and pop strengths, if it has both, except fixed ones."""
-    if has_runs(layer):
-        return [RUN_DEPTH]
-    strengths = _single_strengths(layer)
-    if not set(_PARSED) <= strengths.keys():
-        return []
-    return [name for name in _PARSED if not isinstance(strengths[name], Fixed)]
+    free = [name for name, strength in _push_and_pop(layer).items() if not isinstance(strength, Fixed)]
+    return [RUN_DEPTH] if has_runs(layer) else free
 
 
 class MemoryLayers:
@@ -124,7 +121,7 @@ class MemoryLayers:
             InputError: as `layer`.
         """
         layer = self.memories[self.layer]
-        return has_runs(layer) or set(_PARSED) <= _single_strengths(layer).keys()
+        return has_runs(layer) or bool(_push_and_pop(layer))
 
     @property
     def parsing_signal(self) -> str:

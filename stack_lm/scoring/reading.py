@@ -135,10 +135,8 @@ class SequenceReader(MemoryLayers):
         if not any(token.startswith(_SPACES) for token in self.tokenizer.tokenize("a a")):
             return None
         begins = np.zeros(self.model.config.get_text_config().vocab_size, dtype=bool)
-        for i, token in enumerate(
-            self.tokenizer.convert_ids_to_tokens([*range(min(len(begins), len(self.tokenizer)))])
-        ):
-            begins[i] = (token or "").startswith(_SPACES)
+        tokens = self.tokenizer.convert_ids_to_tokens([*range(min(len(begins), len(self.tokenizer)))])
+        begins[: len(tokens)] = [(token or "").startswith(_SPACES) for token in tokens]
         begins[self.tokenizer.all_special_ids] = True
         return begins
 

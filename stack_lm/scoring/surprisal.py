@@ -238,9 +238,8 @@ def _contexts_of(frame: pd.DataFrame, context: Hashable | None, texts: Sequence[
     names = list(frame.columns)
     if names.count(context) != 1:
         raise InputError(f"context must be one of {', '.join(map(repr, names)) or 'no columns'}; got {context!r}")
-    missing = ((frame[context].isna() | (frame[context].astype(object) == "")).to_numpy()) & np.array(
-        list(map(bool, texts))
-    )
+    empty = frame[context].isna() | (frame[context].astype(object) == "")
+    missing = empty.to_numpy() & np.array([bool(text) for text in texts])
     if missing.any():
         raise InputError(f"sentence {int(missing.argmax()) + 1} has no value in the column {context!r}, its context")
     values = frame[context].tolist()

@@ -304,7 +304,6 @@ def test_a_plot_of_training(capsys, tmp_path, small_run):
         (["inspect", "M", "a c"], "'c' is not a symbol of test/per_step"),
         (["inspect", "M", ""], "a figure of test/per_step needs a string of at least one symbol"),
         (["inspect", "M", "a " * 121, "--figure", "f.png"], "a figure shows at most 120 steps; there are 121"),
-        (["plot", "computation", "M"], "plot computation is now `stack-lm inspect MODEL STRING --figure FILE`"),
         (["plot", "results", "RUNS", "--score", "accuracy.mean"], "--score is the name of a score, such as"),
         (["plot", "lengths", "M"], "has no results: there is no table.yaml"),
         (["plot", "lengths", "RUNS", "--score", "coarse"], "have no score 'coarse'; they have accuracy"),

@@ -35,10 +35,6 @@ KINDS = {
     "training": "the perplexities and strengths of language models during training, or the losses and scores of "
     "classifiers and span parsers",
 }
-_OLD_KINDS = {
-    **dict.fromkeys(("computation", "memory"), "`stack-lm inspect MODEL STRING --figure FILE`"),
-    "agreement": "a figure of your own, from the numbers of `stack-lm parse-f1 --ensemble --json`",
-}
 _OF_SEVERAL = ("results", "training")
 
 
@@ -55,8 +51,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Report:
     """Draw the figure."""
-    if options.kind in _OLD_KINDS:
-        raise InputError(f"plot {options.kind} is now {_OLD_KINDS[options.kind]}")
     check_name("KIND", options.kind, KINDS)
     check_files(options, *options.sources)
     for name in ("rows", "score"):

@@ -193,8 +193,7 @@ def _table(
     names = ("context", "base", "punctuation", "word_ends", "end", "entropy", "lags")
     settings = {name: getattr(options, name) for name in names} | {"frequencies": frequencies}
     with progress(f"scoring with {model}", sum(map(bool, frame[column]))) as advance:
-        table = surprisal(scorer, frame, column=column, progress=advance, **settings)
-    return table
+        return surprisal(scorer, frame, column=column, progress=advance, **settings)
 
 
 def _print_notes(
@@ -210,9 +209,8 @@ def _print_notes(
         note_strange_words(model, words["word"].tolist(), words["unknown"].to_numpy(), words["n_tokens"].to_numpy())
         unknown = _words(table, end).groupby("sentence")["unknown"].all()
         note_without_result(records, [number - 1 for number in unknown.index[unknown]], f"{model} knows")
-        records = [
-            record if record is not None and record.text else None for record in records
-        ]  # so that each is noted once
+        # So that each is noted once.
+        records = [record if record is not None and record.text else None for record in records]
 
 
 def _words(table: pd.DataFrame, end: bool) -> pd.DataFrame:
