@@ -17,6 +17,42 @@ stack-lm train task hao2018/table1 --rows "^(XOR, yes|formula, no, linear)" trai
 stack-lm results runs/hao2018-no-stopping --rows "^(XOR, yes|formula, no, linear)"
 
 
+# --- The start of the stack
+
+n=0
+for start in read_order=before_push push_strength_init=0.26894142 push_strength_init=0.73105858 pop_strength_init={0.5,0.1} \
+    "read_control=sigmoid model.read_strength_init=0.26894142" "read_control=sigmoid model.read_strength_init=0.73105858"; do
+    stack-lm train task hao2018/table1 --rows '^(reversal|XOR, no, linear).*yes$' model.$start output_dir=runs/starts-$((n++))
+done
+reduced="grefenstette2015/reduced --seeds 10"
+stack-lm train task $reduced --rows '^(reversal, Stack|copy, DeQue)' model.read_order=before_push output_dir=runs/starts-before
+stack-lm train task $reduced --rows '^reversal, Stack' model.read_control=sigmoid model.read_strength_init=0.26894142 \
+    output_dir=runs/starts-dead
+
+python - <<END
+import json
+from pathlib import Path
+
+from stack_lm.core.checks import build
+from stack_lm.training.trials.config import TaskConfig
+from stack_lm.training.trials.scores import measure_dead_zone
+from stack_lm.training.trials.trial import Trial
+
+for path in Path("runs").glob("starts-*/results.jsonl"):
+    for record in map(json.loads, path.open()):
+        trial = Trial(build(TaskConfig, record["config"]))
+        trial.model.eval()
+        strings = trial.encoding.task.split("train", record["seed"])[:32]
+        zone = measure_dead_zone(trial.model, trial.encoding, trial.encoding.encode(strings))
+        print(record["row"], record["seed"], zone.older_share, zone, record["scores"]["test"])
+END
+
+for push in 0.5 1.0; do
+    stack-lm train lm merrill2019/brown_u1 training.max_steps=1 model.push_strength_init=$push output_dir=runs/push-$push
+    stack-lm inspect runs/push-$push "the dog that the cats fear barks loudly" --output push.html
+done
+
+
 # --- Suzgun et al. (2019), table 2: Dyck-2
 
 stack-lm train task suzgun2019/dyck2
