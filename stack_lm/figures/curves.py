@@ -101,7 +101,7 @@ def plot_learning_curves(runs: Mapping[str, Records], title: str = "") -> Figure
             style: dict[str, Any] = {"color": f"C{i % 10}", "linestyle": LINES[i // 10 % len(LINES)]}
             if key in _TRAINING:
                 losses = [(r["step"], r[_TRAINING[key]]) for r in records if _TRAINING[key] in r]
-                training = [(x, _perplexity(y)) for x, y in losses] if key == "eval_perplexity" else losses
+                training = [(x, math.exp(min(y, 700.0))) for x, y in losses] if key == "eval_perplexity" else losses
                 axes.plot(*_columns(training), linewidth=0.6, alpha=0.6, **style)
             points = [(record["step"], record[key]) for record in records if key in record]
             axes.plot(*_columns(points), marker=MARKERS[i % len(MARKERS)], markersize=4, label=name, **style)
@@ -114,10 +114,6 @@ def plot_learning_curves(runs: Mapping[str, Records], title: str = "") -> Figure
         axes.grid(alpha=0.3)
     legend_below(figure)
     return figure
-
-
-def _perplexity(nats: float) -> float:
-    return math.exp(min(nats, 700.0))
 
 
 def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:

@@ -53,15 +53,12 @@ def place(
     Raises:
         InputError: as `SentenceEncoder.encode`.
     """
-    if contexts is None:
-        encodings = list(encoder.encode(sentences, tags, punctuation=punctuation, numbers=numbers))
-        return [encoding.ids for encoding in encodings], [Placed(each, i, 0) for i, each in enumerate(encodings)]
     members: dict[Hashable, list[int]] = {}
-    for i, context in enumerate(contexts):
+    for i, context in enumerate(range(len(sentences)) if contexts is None else contexts):
         members.setdefault(context, []).append(i)
     placed: dict[int, Placed] = {}
     sequences: list[list[int]] = []
-    if encoder.end:
+    if encoder.end or contexts is None:
         encodings = list(encoder.encode(sentences, tags, punctuation=punctuation, numbers=numbers))
         for number, group in enumerate(members.values()):
             sequences.append([])
