@@ -6,15 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.console import non_negative_int, positive_int
+from ..text.plain import Segmenter
 from .files import FIGURES, TABLES
 
 # The types of values, by their names in a usage line.
 _TYPES = {"N": positive_int, "SEED": non_negative_int, "X": float}
 _SETTINGS: dict[str, dict[str, Any]] = {
     "--batch-tokens N": {"default": 2048},
+    "--data SOURCE": {"required": True},
     "--figure FILE": {"endings": FIGURES},
     "--items FILE": {"endings": TABLES},
     "--layer N": {"type": int},
+    "--segmentation": {"choices": Segmenter.MODES},
     "--word-strength": {"choices": ("first", "last", "sum", "max"), "default": "last"},
 }
 _HELP = {
@@ -97,22 +100,11 @@ def shared(parser: Any, *names: str, **subjects: str) -> None:
         form = _FORMS.get(name, name)
         subject = subjects.get(name.lstrip("-").replace("-", "_"), "")
         settings = dict(_SETTINGS.get(form, {}))
-        if form in ("--signal", "--decoder", "--segmentation"):
-            settings["choices"] = _names(form)
-        if form == "--data SOURCE":
-            settings["required"] = True
+        if form in ("--signal", "--decoder"):
+            from ..parsing.distances import DECODERS, SHIFTS  # slow to load, so only in commands with these options
+
+            settings["choices"] = list(SHIFTS if form == "--signal" else DECODERS)
         option(parser, form, _HELP[form].format(subject), **settings)
-
-
-def _names(form: str) -> Sequence[str]:
-    """The names that an option takes; loading the modules that have them takes long, so only commands with it do."""
-    if form == "--segmentation":
-        from ..text.plain import Segmenter
-
-        return Segmenter.MODES
-    from ..parsing.distances import DECODERS, SHIFTS
-
-    return list(SHIFTS if form == "--signal" else DECODERS)
 
 
 def declare(parser: Any, options: Mapping[str, str | tuple[str, dict[str, Any]]]) -> None:

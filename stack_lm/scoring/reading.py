@@ -140,15 +140,8 @@ class SequenceReader(MemoryLayers):
         begins[self.tokenizer.all_special_ids] = True
         return begins
 
-    def _check_length(self, length: int, name: str) -> None:
-        """Reject a sequence with more tokens than the model has positions or would fit in memory."""
-        if self._positions is not None and length > self._positions:
-            raise InputError(
-                f"{name} has {length} tokens to read, but the model has positions for {self._positions} only"
-            )
-        self._check_room(length, name)
-
     def _check_room(self, length: int, name: str) -> None:
+        """Reject a sequence with more tokens than would fit in memory."""
         if length > _LONGEST:
             raise InputError(f"{name} has {length:,} tokens to read; {_LONGEST:,} can be read at most")
         size = getattr(self.model.config.get_text_config(), "vocab_size", 1)

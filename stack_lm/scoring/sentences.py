@@ -275,7 +275,12 @@ class ModelScorer(SequenceReader):
 
         The last token is predicted but never read, so sequences that differ in it alone run through the model once.
         """
-        self._check_length(max((len(scored.ids) - 1 for group in groups for scored in group), default=0), "a sentence")
+        longest = max((len(scored.ids) - 1 for group in groups for scored in group), default=0)
+        if self._positions is not None and longest > self._positions:
+            raise InputError(
+                f"a sentence has {longest} tokens to read, but the model has positions for {self._positions} only"
+            )
+        self._check_room(longest, "a sentence")
         results = [np.full(len(group), np.nan) for group in groups]
         ends: dict[tuple[int, ...], list[End]] = {}
         for g, group in enumerate(groups):
