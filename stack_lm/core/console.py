@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from .atomic import atomic_file
+from .clock import Clock
 from .errors import InputError
 from .messages import did_you_mean
 from .plugins import import_plugin
@@ -301,19 +301,15 @@ def print_written(*paths: str | None) -> None:
         print("written: " + ", ".join(written))
 
 
-class LineClock:
+class LineClock(Clock):
     """A clock for lines of progress in long work: about one a minute, and only where no bar is shown."""
 
     def __init__(self) -> None:
-        self._last = time.monotonic()
+        super().__init__(SECONDS)
 
     def due(self) -> bool:
-        """True if a line is due now; the next is then due a minute later."""
-        now = time.monotonic()
-        if now - self._last < SECONDS or _console(stderr=True).is_terminal:
-            return False
-        self._last = now
-        return True
+        """See `Clock.due`."""
+        return not _console(stderr=True).is_terminal and super().due()
 
 
 @contextmanager

@@ -182,7 +182,8 @@ class BaseLoopConfig:
         mixed_precision: precision of training; null takes the setting of `accelerate launch`.
         log_every: updates between lines of metrics.jsonl.
         eval_every: updates between validations within an epoch; null validates after each epoch only.
-        save_every: updates between checkpoints; null saves one after each epoch.
+        save_every: updates between checkpoints; null saves one after each epoch and, within an epoch, half an hour
+            after the last.
         keep_checkpoints: number of checkpoints to keep; with `patience`, the best one is kept too.
         save_epochs: keep the model after each epoch, in epochs/N; or after those of a list, also parts of one, such as
             [0.1, 0.5, 1, 2], which a stream has not.

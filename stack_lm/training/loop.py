@@ -23,6 +23,7 @@ from accelerate.utils import DistributedType, set_seed
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..core.clock import Clock
 from ..core.console import LineClock, print_note, progress
 from ..core.errors import InputError
 from ..hub.card import write_card
@@ -45,6 +46,8 @@ from .updates import Updater
 
 # Consecutive updates that may be skipped: after more, the weights themselves are beyond repair.
 MOST_SKIPPED = 100
+# Between checkpoints within an epoch, unless `training.save_every` sets their updates.
+SAVE_SECONDS = 1800.0
 
 
 class TrainingLoop(ABC):
@@ -176,7 +179,7 @@ class TrainingLoop(ABC):
 
     def _train(self) -> dict[str, Any]:
         self._started = time.perf_counter()
-        self._begun, self._lines = self.step, LineClock()
+        self._begun, self._lines, self._saving = self.step, LineClock(), Clock(SAVE_SECONDS)
         # Seconds and targets of the first update, which compiles, so it does not count for the speed.
         self._first, self._logged = (0.0, 0), False
         self._carried = sum(self._record.counts)  # targets before a stop, in the first record
@@ -220,10 +223,11 @@ class TrainingLoop(ABC):
             parts.append(self.collate(batch))
         count, tokens, padded = (sum(getattr(part, name) for part in parts) for name in Collated._fields[1:])
         stop = self._signals.received is not None
-        if self.accelerator.num_processes > 1:  # which also makes all processes stop after the same update
-            numbers = torch.tensor([count, sequences, tokens, padded, stop], device=self.accelerator.device)
-            count, sequences, tokens, padded, stop = self.accelerator.reduce(numbers, reduction="sum").tolist()
-        self._stop = bool(stop)
+        late = self.accelerator.is_main_process and not self.loop.save_every and self._saving.due()
+        if self.accelerator.num_processes > 1:  # which also makes all processes save and stop after the same update
+            numbers = torch.tensor([count, sequences, tokens, padded, stop, late], device=self.accelerator.device)
+            count, sequences, tokens, padded, stop, late = self.accelerator.reduce(numbers, reduction="sum").tolist()
+        self._stop, self._late = bool(stop), bool(late)
         if self.temperature is not None:
             self.sequences += sequences
             self.temperature.step(self.accelerator.unwrap_model(self.model), self.sequences)
@@ -256,7 +260,7 @@ class TrainingLoop(ABC):
 
         log = due(loop.log_every) or ended or final
         evaluate = due(loop.eval_every) or ended or final
-        save = (due(loop.save_every) if loop.save_every else ended) or final or stop
+        save = (due(loop.save_every) if loop.save_every else ended or self._late) or final or stop
         keep = f"{self.epoch}" if ended and loop.save_epochs is True else self._kept.get(self.step)
         if not (log or evaluate or save or keep):
             return
@@ -271,7 +275,9 @@ class TrainingLoop(ABC):
             self._last = self._log(record)
             for line in f"step {self.step:,}, epoch {self.epoch}: {summary}".splitlines():
                 self._note(line)
-            save |= self._update_best(self._last) or self.over
+            if loop.patience is not None and self.stopping.update_best(self._last[f"eval_{self.LOSS}"]):
+                self.best, save = self._last, True
+            save |= self.over
         if keep:
             self._save(partial(self.run.save_epoch, keep))
         if save:
@@ -280,13 +286,6 @@ class TrainingLoop(ABC):
             raise Stopped(self._signals.describe(self.step))
         now = time.perf_counter()
         self._clock = now if log else self._clock + now - paused
-
-    def _update_best(self, record: dict[str, Any]) -> bool:
-        """In a run that keeps the best model, record a validation if it is the best so far, and return True then."""
-        if self.loop.patience is None or not self.stopping.update_best(record[f"eval_{self.LOSS}"]):
-            return False
-        self.best = record
-        return True
 
     def _take_best(self) -> dict[str, Any] | None:
         """Return to the model of the best validation, if it is kept; the result is its record."""
@@ -385,6 +384,7 @@ class TrainingLoop(ABC):
                     "waited": self.stopping.waited,
                 }
                 (directory / STATE_FILE).write_text(json.dumps(state), encoding="utf-8")
+        self._saving = Clock(SAVE_SECONDS)
 
     def _load(self, checkpoint: Path) -> dict[str, Any]:
         """Continue from a checkpoint, and return its state."""

@@ -22,11 +22,13 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from stack_lm.core import clock
 from stack_lm.core.errors import InputError
 from stack_lm.text import Sentence
 from stack_lm.text.tokenization import Frame
-from stack_lm.training import language_model
+from stack_lm.training import language_model, loop
 from stack_lm.training.batches import SentenceBatches, WholePools, collate
+from stack_lm.training.checkpoints import all_checkpoints, checkpoint_step
 from stack_lm.training.compact import SentenceStore, TokenArray
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
 from stack_lm.training.continuous import Segments
@@ -93,6 +95,29 @@ def test_models_of_parts_of_epochs_are_kept(tmp_path):
         assert same(weights(tmp_path / "epochs" / epoch), weights(tmp_path / "checkpoints" / f"checkpoint-{step}"))
     Trainer(run_config(tmp_path, epochs=1), overwrite=True, quiet=True)
     assert not (tmp_path / "epochs").exists()
+
+
+def test_a_long_epoch_has_a_checkpoint_every_half_hour(tmp_path, monkeypatch):
+    fixed = {"epochs": 1, "keep_checkpoints": 99}
+    Trainer(run_config(tmp_path / "other", **fixed, save_every=1000), quiet=True).train()
+    now, update = [0.0], loop.TrainingLoop._update
+
+    def takes_700_seconds(self, batches):
+        now[0] += 700
+        return update(self, batches)
+
+    monkeypatch.setattr(loop.TrainingLoop, "_update", takes_700_seconds)
+    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    run = tmp_path / "run"
+    Trainer(run_config(run, **fixed), quiet=True).train()
+    assert [checkpoint_step(path) for path in all_checkpoints(run / "checkpoints")] == [3, 6, 9, 12, 15]
+    assert same(weights(run), weights(tmp_path / "other"))
+    for step in (12, 15):
+        shutil.rmtree(run / "checkpoints" / f"checkpoint-{step}")
+    resumed = Trainer(run_config(run, **fixed), resume=True, quiet=True)
+    assert resumed.step == 9
+    resumed.train()
+    assert same(weights(run), weights(tmp_path / "other"))
 
 
 @pytest.mark.parametrize(

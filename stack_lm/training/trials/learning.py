@@ -15,17 +15,19 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from ...core.checks import checks_of
+from ...core.clock import Clock
 from ...core.errors import InputError
 from ...models.configuration_transformer import ATTENTION
 from ...nn import draw_noise, with_noise
 from ..optimizer import make_optimizer
 from ..together import Together, check_scan, stack_padded
+from . import unfinished
 from .auxiliary import auxiliary_loss
 from .computation import choose_example
 from .encoding import Encoded, loss_weights, weighted_loss
 from .scores import measure_dead_zone, run
 from .trial import Trial, below
-from .unfinished import Clock, State, StateFile
+from .unfinished import State, StateFile
 
 Batch = Mapping[str, Any]  # tensors, and the noise of actions by name
 # Arguments: the fraction of epochs completed, and a description of the trials' progress.
@@ -70,7 +72,7 @@ def train(
         for i, trial in enumerate(trials):
             results += train([trial], lambda share, text, i=i: report((i + share) / len(trials), text))  # type: ignore[misc]
         return results
-    started, clock, first = time.perf_counter(), Clock(), trials[0]
+    started, clock, first = time.perf_counter(), Clock(unfinished.SECONDS), trials[0]
     example = choose_example(first.encoding.task, None, None, first.config.seed)
     zone = measure_dead_zone(first.model.eval(), first.encoding, first.encoding.encode([example]))
     torch.manual_seed(first.config.seed)  # of dropout of a trial that `can_join` leaves alone
@@ -95,7 +97,7 @@ def train(
         report(1 - len(group.trials) / len(trials) * (1 - epoch / epochs), _describe(group.trials, len(trials)))
         if any(over):
             group = group.without(over)
-        if file is not None and clock.is_due():
+        if file is not None and clock.due():
             file.save(_state(trials, group, time.perf_counter() - started))
     trained = time.perf_counter()
     results = [trial.result() for trial in trials]

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import shutil
-import time
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,20 +115,6 @@ class StateFile:
         with contextlib.suppress(OSError):
             self.path.parent.rmdir()
             self.path.parent.parent.rmdir()
-
-
-class Clock:
-    """A timer for writing states: due `SECONDS` after the start, then `SECONDS` after the last time."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-
-    def is_due(self) -> bool:
-        """True if a write is due; the interval then restarts."""
-        due = time.monotonic() - self._last >= SECONDS
-        if due:
-            self._last = time.monotonic()
-        return due
 
 
 def state_files(directory: Path, rows: Container[int]) -> list[StateFile]:
