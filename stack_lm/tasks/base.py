@@ -58,8 +58,8 @@ class AnnotatedExample(Example):
         following: see `Example.following`.
     """
 
-    _edits: int | None
-    _following: Sequence[frozenset[int]]
+    edits: int | None = None
+    following: Sequence[frozenset[int]] = ()
 
     def __new__(
         cls,
@@ -71,24 +71,14 @@ class AnnotatedExample(Example):
     ) -> AnnotatedExample:
         """Make an equal example that has its annotations."""
         made = super().__new__(cls, source, target, mask)
-        made._edits, made._following = edits, following
+        made.edits, made.following = edits, following
         return made
 
-    @property
-    def edits(self) -> int | None:
-        """See `Example.edits`."""
-        return self._edits
-
-    @property
-    def following(self) -> Sequence[frozenset[int]]:
-        """See `Example.following`."""
-        return self._following
-
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return (*self, self._edits, self._following)
+        return (*self, self.edits, self.following)
 
     def _replace(self, **changes: Any) -> AnnotatedExample:
-        return AnnotatedExample(**(self._asdict() | changes), edits=self._edits, following=self._following)
+        return AnnotatedExample(**(self._asdict() | changes), edits=self.edits, following=self.following)
 
 
 @dataclass(frozen=True)

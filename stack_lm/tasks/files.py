@@ -12,17 +12,10 @@ from typing import Annotated, Any, Literal
 
 from ..core.checks import Count, Number, Probability
 from ..core.errors import InputError
-from .base import Example, Kind, Split, SplitChanges, Task, changed, check_changes, language_example, unscored_example
+from .base import Example, Split, SplitChanges, Task, changed, check_changes, language_example, unscored_example
 from .kinds import BEGIN, END, PAD, SEPARATOR
 from .rows import OwnKind, Reading, TaskRow, find_files, held_out, read, stamps, unread_tables, unseparated
 
-_KINDS: dict[OwnKind, Kind] = {
-    "tagging": "per_step",
-    "transduction": "transduction",
-    "next_symbols": "next_symbols",
-    "classification": "classification",
-    "language": "language",
-}
 # Symbols that networks get in addition to those of the strings.
 _RESERVED: dict[OwnKind, tuple[str, ...]] = {
     "tagging": (),
@@ -95,7 +88,7 @@ class FileTask(Task):
         self._unread = unread_tables(Path(path), files)
         content = read(tuple(files.items()), stamps(files.values()), self._reading)
         self.own_kind, self.digest = content.kind, content.digest
-        self.kind = _KINDS[self.own_kind]
+        self.kind = "per_step" if self.own_kind == "tagging" else self.own_kind
         if unknown == "replace" and self.own_kind == "language":
             raise InputError(f"{self}: unknown=replace is for symbols that are only read; a language predicts its own")
         if begin and self.own_kind != "classification":

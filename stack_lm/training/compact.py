@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar, overload
 
 import numpy as np
@@ -59,11 +59,6 @@ class TokenArray(_Packed[list[int]]):
         """The number of tokens in each sentence."""
         return np.diff(self.ends, prepend=0)
 
-    @property
-    def nbytes(self) -> int:
-        """Memory of the arrays, in bytes."""
-        return self.ids.nbytes + self.ends.nbytes
-
     def contains(self, others: TokenArray) -> np.ndarray:
         """Find out which of some other sentences are here too, [others], bool."""
         # Few sentences share their length and last tokens, so that few are compared whole.
@@ -112,7 +107,3 @@ class SentenceStore(_Packed[Sentence]):
     def _words(self, i: int) -> list[str]:
         text = self._text[self._ends[i] : self._ends[i + 1]].decode("utf-8", "surrogatepass")
         return text.split(_SEPARATOR) if text else []
-
-    def at(self, numbers: Iterable[int]) -> Iterator[Sentence]:
-        """The sequences at some positions."""
-        return (self[i] for i in numbers)

@@ -314,7 +314,7 @@ def _tokenise_whole(texts: _Texts, quiet: bool) -> Tokenised:
     ends = list(accumulate(counts))
 
     def unit(i: int) -> Any:
-        return store.at(range(ends[i] - counts[i], ends[i])) if continuous else store[i]
+        return map(store.__getitem__, range(ends[i] - counts[i], ends[i])) if continuous else store[i]
 
     numbers: Sequence[int] = range(len(counts) if continuous else len(store))
     validation = None if texts.validation is None else texts.units(texts.validation)

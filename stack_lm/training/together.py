@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn.utils.rnn import pad_sequence
 
 from ..core.errors import InputError
 from ..core.labels import IGNORED
@@ -184,12 +184,4 @@ def stack_batches(batches: Sequence[Inputs], padding: Mapping[str, int] = PADDIN
 
 def stack_padded(parts: Sequence[Tensor], value: float = 0) -> Tensor:
     """Tensors [B, T, ...] as one [S, B, T, ...], padded on the right with a value to the longest."""
-    longest = max(part.shape[1] for part in parts)
-    return torch.stack(
-        [
-            F.pad(part, [*[0, 0] * (part.dim() - 2), 0, longest - part.shape[1]], value=value)
-            if part.shape[1] < longest
-            else part
-            for part in parts
-        ]
-    )
+    return pad_sequence([part.transpose(0, 1) for part in parts], True, value).transpose(1, 2).contiguous()

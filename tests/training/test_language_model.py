@@ -318,7 +318,7 @@ def test_sentences_in_compact_arrays(vocab_size):
     assert packed[-1] == [7]
     assert packed[1:3] == sentences[1:3]
     assert packed.lengths.tolist() == [2, 0, 3, 1]
-    assert packed.nbytes == 6 * (2 if vocab_size == 2**16 else 4) + 4 * 8
+    assert packed.ids.nbytes == 6 * (2 if vocab_size == 2**16 else 4)
     with pytest.raises(IndexError):
         _ = packed[4]
     assert len(TokenArray.pack([], 10)) == 0
@@ -330,7 +330,6 @@ def test_a_store_gives_back_its_sentences():
     ]  # fmt: skip
     store = SentenceStore(iter(sentences))
     assert list(store) == sentences
-    assert list(store.at([3, 0])) == [sentences[3], sentences[0]]
     assert store[-1] == sentences[3]
 
 

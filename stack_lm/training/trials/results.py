@@ -180,8 +180,8 @@ class ResultsDirectory(Trials):
         """
         self.replace([record for record in self.records if record["row"] not in names])
         for row in rows:
-            shutil.rmtree(self.path / MODELS / str(row + 1), ignore_errors=True)
-        unfinished.remove_rows(self.path, rows)
+            for folder in (MODELS, unfinished.UNFINISHED):
+                shutil.rmtree(self.path / folder / str(row + 1), ignore_errors=True)
 
 
 def _is_record(record: Any) -> bool:

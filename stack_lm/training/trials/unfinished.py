@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -148,12 +147,6 @@ def remove_partial(directory: Path) -> None:
     """Remove partial files of processes killed while writing a state."""
     for path in (directory / UNFINISHED).glob("*/.*.partial*"):
         path.unlink(missing_ok=True)
-
-
-def remove_rows(directory: Path, rows: Sequence[int]) -> None:
-    """Remove the states of rows, by their numbers from 0."""
-    for row in rows:
-        shutil.rmtree(directory / UNFINISHED / str(row + 1), ignore_errors=True)
 
 
 def _read(path: Path) -> tuple[StateFile, State]:
