@@ -1,4 +1,4 @@
-"""How many seeds learn reversal and Dyck-3, and up to what length: a transformer whose second layer is a stack.
+"""Reversal and Dyck-3 in a transformer whose second layer is a stack: the seeds that learn, and up to what length.
 
 One layer of self-attention without positions, then a stack of four heads, 95,752 parameters. Reversal: 3 to 30 letters
 of 6 kinds, a mark and blanks. Dyck-3: strings of 4 to 60 brackets; answers are the closing brackets that may be next.

@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from stack_lm.core import clock
+from stack_lm.core.clock import Clock
 from stack_lm.core.errors import InputError
 from stack_lm.text import Sentence
 from stack_lm.text.tokenization import Frame
@@ -227,7 +228,7 @@ def test_gradient_accumulation_equals_a_larger_batch(tmp_path):
         config = run_config(directory, gradient_accumulation=accumulation)
         trainer = Trainer(replace(config, model=TINY | {"output_dropout": 0.0}), quiet=True)
         trainer.updater.optimizer.zero_grad = lambda: None
-        trainer._signals = SimpleNamespace(received=None)
+        trainer._signals, trainer._saving = SimpleNamespace(received=None), Clock(60.0)
         trainer._update(iter([(batch, {"epoch": 0}) for batch in batches]))
         return [parameter.grad.clone() for parameter in trainer.model.parameters()]
 

@@ -51,7 +51,7 @@ class Sequence(NamedTuple):
 
     @property
     def in_tiles(self) -> bool:
-        """Whether `tiles` runs the blocks: on CUDA devices, or where Triton interprets its kernels, for tests."""
+        """True if `tiles` runs the blocks: on CUDA devices, or where Triton interprets its kernels, for tests."""
         runs = self.values.device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
         return runs and self.values.numel() > 0 and self.values.shape[2] <= _LARGEST and find_spec("triton") is not None
 
