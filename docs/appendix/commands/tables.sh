@@ -92,10 +92,14 @@ stack-lm train task suzgun2019/reversal --rows '^(?!.*Gumbel)' --seeds 5
 stack-lm results runs/suzgun2019-reversal --format markdown
 
 
-# --- Grefenstette et al. (2015), figure 2a, at a reduced size
+# --- Grefenstette et al. (2015), figure 2a, at a reduced size, and two rows at full size
 
 stack-lm train task grefenstette2015/reduced --together 20
 stack-lm results runs/grefenstette2015-reduced --format markdown
+for row in "copy, Queue" "reversal, Stack"; do   # 8 minutes for copying on a quiet core
+    stack-lm train task grefenstette2015/full --rows "$row" --seeds 1 --resume training.learning_rate=1e-3 training.solved_patience=2 \
+        training.patience=25
+done
 
 
 # --- DuSell and Chiang (2020): languages with an exact bound
