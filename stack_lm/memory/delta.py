@@ -339,12 +339,9 @@ class DeltaStack(DeltaNet):
         (github.com/teeann/DeltaStack) divides the stack's reading by the root of S, the default of its delta rule.
 
     Args:
-        size: of the values of all heads together, D.
-        num_heads: stacks side by side.
-        negative_eigenvalues: see `DeltaNet`.
-        convolution_width: see `DeltaNet`.
-        normalize_reading: see `DeltaNet`.
+        *args: those of `DeltaNet`; each head has a stack.
         slots: of each stack, S.
+        **kwargs: those of `DeltaNet`.
 
     Raises:
         InputError: if the heads do not divide the size.
