@@ -24,13 +24,13 @@ _WITHOUT_EFFECT = {
 } - OF_PACKED_ROWS
 
 
-def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = (), has_padding: bool = True) -> None:
+def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = (), mask: Tensor | None = None) -> None:
     """Reject arguments that a call would ignore, such as the `label_smoothing` of another library's loss.
 
     Args:
         arguments: the arguments by name. None counts as absent.
         known: names of the supported arguments.
-        has_padding: see `refuse_packed`.
+        mask: see `refuse_packed`.
 
     Raises:
         TypeError: naming the first unknown argument, and the known ones.
@@ -38,7 +38,7 @@ def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = (), has_
             it is not known.
     """
     known = list(known)
-    refuse_packed({name: value for name, value in arguments.items() if name not in known}, has_padding)
+    refuse_packed({name: value for name, value in arguments.items() if name not in known}, mask)
     if arguments.get("output_attentions") and "output_attentions" not in known:
         raise ValueError("these models do not return attention weights: output_attentions must be False")
     for name, value in arguments.items():
@@ -47,19 +47,19 @@ def refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str] = (), has_
             raise TypeError(f"the model's call has no argument {name!r}, which is {shorten(repr(value), 40)}{others}")
 
 
-def refuse_packed(arguments: Mapping[str, Any], has_padding: bool = True) -> None:
+def refuse_packed(arguments: Mapping[str, Any], mask: Tensor | None) -> None:
     """Reject packed rows.
 
     Args:
         arguments: those of a call.
-        has_padding: whether the rows may have padding, whose positions are not told from those of packed texts of one
-            token.
+        mask: the mask of the call, zero at padding, whose positions are not told from those of packed texts of one
+            token; or None.
 
     Raises:
         ValueError: for arguments of packed rows, and position_ids that start again in a row.
     """
     packed = any(arguments.get(name) is not None for name in OF_PACKED_ROWS)
-    if packed or starts_again(arguments.get("position_ids"), has_padding):
+    if packed or starts_again(arguments.get("position_ids"), mask):
         raise ValueError(
             "this batch packs several texts into one row, without padding, which this model does not take apart; give "
             "each text its own row, with an attention_mask"

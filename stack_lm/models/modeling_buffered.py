@@ -19,7 +19,6 @@ from ..nn.controlled import Actions
 from .arguments import refuse_unknown
 from .configuration_buffered import BufferedStackRNNConfig
 from .modeling_stack_rnn import StackRNNModel, StackRNNPreTrainedModel
-from .packing import padded
 
 
 @dataclass
@@ -113,7 +112,7 @@ class BufferedStackRNNForTransduction(StackRNNPreTrainedModel):
             ValueError: unless exactly one of input_ids and inputs_embeds is given, and for shapes that do not fit.
             TypeError: for an unknown argument.
         """
-        refuse_unknown(kwargs, has_padding=padded(attention_mask))
+        refuse_unknown(kwargs, mask=attention_mask)
         buffer, actions = self._run(input_ids, attention_mask, inputs_embeds, output_actions)
         batch_size, steps = buffer.strengths.shape
         if labels is not None:

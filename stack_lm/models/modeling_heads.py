@@ -21,7 +21,6 @@ from .modeling_stack_rnn import (
     StackRNNModelOutput,
     StackRNNPreTrainedModel,
 )
-from .packing import padded
 
 
 @dataclass
@@ -107,7 +106,7 @@ class StackRNNForSequenceClassification(_Head):
     """
 
     def run_model(self, arguments: HeadArguments, **inputs: Any) -> tuple[StackRNNModelOutput, dict[str, Any]]:
-        refuse_packed(arguments, padded(inputs["attention_mask"]))  # there is one answer for a row
+        refuse_packed(arguments, inputs["attention_mask"])  # there is one answer for a row
         return super().run_model(arguments, **inputs)
 
     def _mask(self, input_ids: Tensor | None, attention_mask: Tensor | None) -> Tensor | None:

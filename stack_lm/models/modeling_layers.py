@@ -142,7 +142,7 @@ class LayeredModel(StackRNNPreTrainedModel):
             gradient of `last_hidden_state` brings that of the auxiliary losses with it, as of a language model of
             input_ids, for trainers that compute losses from it; `auxiliary_losses=False` leaves it out.
         """
-        refuse_unknown(kwargs | {"position_ids": position_ids})
+        refuse_unknown(kwargs | {"position_ids": position_ids}, mask=attention_mask)
         embedded = self.embed(input_ids, inputs_embeds)
         cache = self._cache(cache, use_cache)
         if actions_only and cache is not None:

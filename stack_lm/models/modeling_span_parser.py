@@ -13,7 +13,6 @@ from transformers.utils import ModelOutput, can_return_tuple
 from .arguments import refuse_unknown
 from .configuration_span_parser import SpanParserConfig
 from .modeling_base import MemoryPreTrainedModel
-from .packing import padded
 
 _MOST_UNITS = 2**24  # of spans, computed at once: the spans of a text of 2,000 words would take gigabytes
 
@@ -92,7 +91,7 @@ class SpanParserModel(MemoryPreTrainedModel):
             TypeError: for an unknown argument.
         """
         of_call = {key: value for key, value in kwargs.items() if key != "use_cache"}
-        refuse_unknown(of_call, has_padding=padded(attention_mask))
+        refuse_unknown(of_call, mask=attention_mask)
         real = fences >= 0
         sides = self.dropout(self._read(input_ids, fences.clamp(min=0), attention_mask))
         between = self.ends(sides)

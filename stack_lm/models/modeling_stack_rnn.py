@@ -281,7 +281,7 @@ class StackRNNModel(StackRNNPreTrainedModel):
             ValueError: unless exactly one of input_ids and inputs_embeds is given, and for shapes that do not fit.
             TypeError: for an unknown argument.
         """
-        refuse_unknown(kwargs)
+        refuse_unknown(kwargs, mask=attention_mask)
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         if input_ids is not None and not output_hidden_states and self._takes_ids(input_ids, inputs_embeds):

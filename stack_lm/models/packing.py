@@ -57,7 +57,7 @@ def starts_of_texts(
         if tuple(numbers.shape) != shape:
             raise ValueError(f"seq_idx must be {list(shape)}; got {list(numbers.shape)}")
         found["seq_idx"] = torch.cat((torch.ones_like(numbers[:, :1]), torch.diff(numbers, dim=1)), dim=1) != 0
-    if positions is not None and starts_again(positions, padded(mask)):
+    if positions is not None and starts_again(positions, mask):
         if tuple(positions.shape) != shape:
             raise ValueError(f"position_ids must be {list(shape)}; got {list(positions.shape)}")
         wrong = (positions[:, 1:] != 0) & (positions[:, 1:] != positions[:, :-1] + 1)
@@ -77,24 +77,20 @@ def starts_of_texts(
     return marked.get(str(first))
 
 
-def padded(mask: Tensor | None) -> bool:
-    """True if a mask has zeros."""
-    return mask is not None and not numbers_hidden() and not bool((mask != 0).all())
-
-
-def starts_again(positions: Any, has_padding: bool = True) -> bool:
+def starts_again(positions: Any, mask: Tensor | None) -> bool:
     """True if positions [B, T] rise from 0 and start again, as those of packed texts do.
 
     Args:
         positions: anything.
-        has_padding: some programs give 0 to all padding on the left, so only positions that fall start again. Without
-            padding, a second 0 does.
+        mask: the mask of the call, zero at padding; or None. Some programs give 0 to all padding on the left, so with
+            padding only positions that fall start again. Without, a second 0 does.
     """
     if not isinstance(positions, Tensor) or positions.dim() != 2 or positions.shape[1] < 2:
         return False
     if numbers_hidden() or positions.device.type == "meta":
         return False
     later = positions[:, 1:]
+    has_padding = mask is not None and not bool((mask != 0).all())
     again = later < positions[:, :-1] if has_padding else later == 0
     return bool((again.any(dim=1) & (positions[:, 0] == 0)).any())
 
@@ -121,7 +117,7 @@ def keep_apart(forward: Callable[..., Any]) -> Callable[..., Any]:
         self: Any, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *args: Any, **kwargs: Any
     ) -> Any:
         positions = kwargs.get("position_ids")
-        packed = positions is not None and starts_again(positions, padded(attention_mask))
+        packed = positions is not None and starts_again(positions, attention_mask)
         if not packed and all(kwargs.get(name) is None for name in OF_PACKED_ROWS):
             return forward(self, input_ids, attention_mask, *args, **kwargs)
         embeds: Tensor | None = kwargs.pop("inputs_embeds", None)
