@@ -73,12 +73,14 @@ def train(
             results += train([trial], lambda share, text, i=i: report((i + share) / len(trials), text))  # type: ignore[misc]
         return results
     started, clock, first = time.perf_counter(), Clock(unfinished.SECONDS), trials[0]
-    example = choose_example(first.encoding.task, None, None, first.config.seed)
-    zone = measure_dead_zone(first.model.eval(), first.encoding, first.encoding.encode([example]))
+    state = None if file is None else file.load()
+    zone = None
+    if state is None:
+        example = choose_example(first.encoding.task, None, None, first.config.seed)
+        zone = measure_dead_zone(first.model.eval(), first.encoding, first.encoding.encode([example]))
     torch.manual_seed(first.config.seed)  # of dropout of a trial that `can_join` leaves alone
     for trial in trials:
         trial.prepare()
-    state = None if file is None else file.load()
     if file is None or state is None:
         if zone and zone.warning:
             report(0, zone.warning)
