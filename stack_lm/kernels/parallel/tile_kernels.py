@@ -69,13 +69,13 @@ def _further(between, between_at, prefix, prefix_at, last, passed):
 
 
 @triton.jit
-def _cut(height, node, first, first_at, by, prefix, prefix_at, q, diagonal, CUTS, C, S: tl.constexpr):
+def _cut(height, node, first, first_at, by, prefix, prefix_at, row, q, diagonal, CUTS, C, LENGTH, S: tl.constexpr):
     """What pops at one end leave of elements after each step of a tile, and the nodes of this [elements, steps].
 
     Args:
         height, node: of the elements [S].
         first, first_at: the least cut behind them.
-        by, prefix, prefix_at: of the row; see `least_cuts`.
+        by, prefix, prefix_at: see `least_cuts`; `row` is one of their 2 B.
         q, diagonal: the tile, and whether it pushes the elements.
         CUTS: the node of the block's first cut.
     """
@@ -84,11 +84,12 @@ def _cut(height, node, first, first_at, by, prefix, prefix_at, q, diagonal, CUTS
         least, at = tl.full((S, S), float("inf"), tl.float64), tl.zeros((S, S), tl.int32)
         for s in range(S):
             step = q * S + s
-            cut = tl.load(by + step, mask=step < C, other=float("inf"))
+            cut = tl.load(by + row * C + step, mask=step < C, other=float("inf"))
             hit = (s > i[:, None]) & (s <= i[None, :]) & (cut < least)
             least, at = tl.where(hit, cut, least), tl.where(hit, step, at)
     else:
-        so_far, so_far_at = tl.load(prefix + q * S + i), tl.load(prefix_at + q * S + i)
+        steps = row * LENGTH + q * S + i
+        so_far, so_far_at = tl.load(prefix + steps), tl.load(prefix_at + steps)
         least, at = _lesser(first[:, None], first_at[:, None], so_far[None, :], so_far_at[None, :])
     return _lesser(height[:, None], node[:, None], least, at + CUTS)
 
@@ -164,25 +165,13 @@ def read(
             most = tl.minimum(height, first)
             reached = ~(most <= lowest) & ~(most + tl.minimum(height_far, first_far) <= 0)
             if tl.max(reached.to(tl.int32), axis=0) > 0:
-                cut, far = near_row * LENGTH, -height_far[:, None]
                 near, _near_at = _cut(
-                    height, e, first, e, by + near_row * C, prefix + cut, prefix_at + cut, q, diagonal, 0, C, S
+                    height, e, first, e, by, prefix, prefix_at, near_row, q, diagonal, 0, C, LENGTH, S
                 )
+                far = -height_far[:, None]
                 if GROUPS == 2:
-                    cut = far_row * LENGTH
                     opposite, _opposite_at = _cut(
-                        height_far,
-                        e,
-                        first_far,
-                        e,
-                        by + far_row * C,
-                        prefix + cut,
-                        prefix_at + cut,
-                        q,
-                        diagonal,
-                        0,
-                        C,
-                        S,
+                        height_far, e, first_far, e, by, prefix, prefix_at, far_row, q, diagonal, 0, C, LENGTH, S
                     )
                     far = -opposite
                 there = ~pushed | (t[None, :] >= e[:, None] + UNREAD)
@@ -281,36 +270,27 @@ def read_back(
         reached = (most >= tl.min(tl.minimum(edge, cut), axis=0)) & (most + tl.minimum(height_far, first_far) > 0)
         if diagonal | (tl.max(reached.to(tl.int32), axis=0) > 0):
             near, near_node = _cut(
-                height,
-                node,
-                first,
-                first_at,
-                by + near_row * C,
-                prefix + near_row * LENGTH,
-                prefix_at + near_row * LENGTH,
-                q,
-                diagonal,
-                CUTS_NEAR,
-                C,
-                S,
+                height, node, first, first_at, by, prefix, prefix_at, near_row, q, diagonal, CUTS_NEAR, C, LENGTH, S
             )
             far, far_node = -height_far[:, None], tl.broadcast_to(node_far[:, None], S, S)
             if GROUPS == 2:
-                far, far_node = _cut(
+                opposite, far_node = _cut(
                     height_far,
                     node_far,
                     first_far,
                     first_far_at,
-                    by + far_row * C,
-                    prefix + far_row * LENGTH,
-                    prefix_at + far_row * LENGTH,
+                    by,
+                    prefix,
+                    prefix_at,
+                    far_row,
                     q,
                     diagonal,
                     CUTS_FAR,
                     C,
+                    LENGTH,
                     S,
                 )
-                far = -far
+                far = -opposite
             there = ~pushed | (t[None, :] >= e[:, None] + UNREAD)
             before = ~pushed | (t[None, :] > e[:, None])
             alive = near > far
