@@ -118,6 +118,7 @@ class BaseTokenizerConfig:
         vocab_size: number of words to keep, or maximum number of subwords; special tokens are added to them.
         lowercase: words to lower-case: "none", the "first_word" of each sentence, or "all".
         split_digits: for subwords: one token for each digit.
+        detokenize: for subwords: read a treebank's tokens as ordinary text, "do n't ." as "don't.", and generate such.
     """
 
     pretrained: str | None = None
@@ -125,6 +126,7 @@ class BaseTokenizerConfig:
     vocab_size: Count = 10_000
     lowercase: Lowercase = "first_word"
     split_digits: bool = False
+    detokenize: bool = False
 
     def with_initial_model(self, initial_model: str | None) -> Self:
         """The tokenizer of a run that begins with a model: that model's, unless another is named."""
@@ -147,8 +149,9 @@ class BaseTokenizerConfig:
                 raise InputError(f"cannot load a tokenizer from {self.pretrained or repr('')}: {error}") from error
             return
         if self.kind == "word":
-            if self.split_digits:
-                raise InputError("tokenizer.split_digits needs tokenizer.kind bpe or unigram; got word")
+            for key in ("split_digits", "detokenize"):
+                if getattr(self, key):
+                    raise InputError(f"tokenizer.{key} needs tokenizer.kind bpe or unigram; got word")
             return
         check_subwords(self.kind, self.vocab_size)
 

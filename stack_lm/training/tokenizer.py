@@ -73,9 +73,8 @@ def train_tokenizer(config: TokenizerConfig, sentences: Iterable[Sentence]) -> P
     common: dict[str, Any] = {name: getattr(config, name) for name in ("lowercase", "add_bos", "add_eos")}
     if config.kind == "word":
         return train_word_tokenizer(sentences, config.vocab_size, tag_rare_words=config.tag_rare_words, **common)
-    return train_subword_tokenizer(
-        sentences, config.vocab_size, kind=config.kind, split_digits=config.split_digits, **common
-    )
+    common |= {name: getattr(config, name) for name in ("split_digits", "detokenize")}
+    return train_subword_tokenizer(sentences, config.vocab_size, kind=config.kind, **common)
 
 
 def tokenizer_notes(config: TokenizerConfig, frame: Frame) -> list[str]:
@@ -83,7 +82,7 @@ def tokenizer_notes(config: TokenizerConfig, frame: Frame) -> list[str]:
     if config.pretrained is None:
         return _missing_tokens(config, frame)
     notes = []
-    trained_only_keys = ("kind", "vocab_size", "lowercase", "split_digits", "tag_rare_words")
+    trained_only_keys = ("kind", "vocab_size", "lowercase", "split_digits", "detokenize", "tag_rare_words")
     defaults = TokenizerConfig()
     ignored = [f"tokenizer.{key}" for key in trained_only_keys if getattr(config, key) != getattr(defaults, key)]
     if ignored:

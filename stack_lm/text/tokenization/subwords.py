@@ -1,7 +1,8 @@
 """Subword tokenizers: byte-pair encoding (BPE) and the unigram language model, on bytes, so that nothing is unknown.
 
 Text is split into words as by a word-level tokenizer, and each word separately into tokens, so no token spans two
-words. A word's first token has the space before it ("\u0120dog"), even at the beginning of a text.
+words. A word's first token has the space before it ("\u0120dog"), even at the beginning of a text. If treebanks are
+read as ordinary text, what touches the word before has none ("n't", ".").
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from ...core.errors import InputError
 from ...core.messages import check_name
+from .detokenization import attached_words, detokenizer
 from .special import BEGIN, END, PADDING, begin_with, finish
 from .words import CaseRules, Lowercase, mark_rules, tagged_sentences, word_splitter
 
@@ -32,6 +34,7 @@ def train_subword_tokenizer(
     kind: SubwordKind = "bpe",
     lowercase: Lowercase = "none",
     split_digits: bool = False,
+    detokenize: bool = False,
     add_bos: bool = True,
     add_eos: bool = True,
 ) -> PreTrainedTokenizerFast:
@@ -44,6 +47,8 @@ def train_subword_tokenizer(
         kind: "bpe" or "unigram".
         lowercase: as in `train_word_tokenizer`.
         split_digits: have a token for each of the digits 0-9 in a number, "1995" being four.
+        detokenize: read a treebank's tokens as ordinary text, so that "do n't ." and "don't." have the same tokens, and
+            generated text is ordinary text.
         add_bos: have a token `<s>` that begins sentences; texts begin with it.
         add_eos: have a token `</s>` that ends sentences.
 
@@ -63,10 +68,12 @@ def train_subword_tokenizer(
 
     special = [PADDING] + [BEGIN] * add_bos + [END] * add_eos
     tokenizer = Tokenizer(models.BPE() if kind == "bpe" else models.Unigram())
-    tokenizer.pre_tokenizer = _word_parts(split_digits)
+    tokenizer.pre_tokenizer = _word_parts(split_digits, attached=detokenize)
     tokenizer.decoder = decoders.ByteLevel()
-    if case.training_normalizer is not None:
-        tokenizer.normalizer = case.training_normalizer
+    spaces = detokenizer() if detokenize else []
+    lower = [] if case.training_normalizer is None else [case.training_normalizer]
+    if lower or spaces:
+        tokenizer.normalizer = normalizers.Sequence([*lower, *spaces])
     common: dict[str, Any] = {
         "vocab_size": vocab_size + len(special),
         "special_tokens": special,
@@ -78,7 +85,8 @@ def train_subword_tokenizer(
     tokenizer.train_from_iterator(texts(), trainer)
     if not n_texts:
         raise InputError("the corpus has no words to make a vocabulary from")
-    rules = [*mark_rules(tokenizer.get_vocab(), bytewise=True), *case.normalizers()]
+    marks = [] if detokenize else mark_rules(tokenizer.get_vocab(), bytewise=True)
+    rules = [*marks, *case.normalizers(), *spaces]
     if rules:
         tokenizer.normalizer = normalizers.Sequence(rules)
     if add_bos:
@@ -102,9 +110,15 @@ def check_subwords(kind: str, vocab_size: int) -> None:
         raise InputError(f"vocab_size must be at most {_LARGEST:,} with kind {kind}; got {vocab_size}")
 
 
-def _word_parts(split_digits: bool) -> pre_tokenizers.PreTokenizer:
-    """Split text into words, write each as its bytes with a space before it, and separate digits."""
-    parts = [word_splitter(), pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=False)]
+def _word_parts(split_digits: bool, *, attached: bool) -> pre_tokenizers.PreTokenizer:
+    """Split text into words, write each as its bytes with a space before it, and separate digits.
+
+    Args:
+        split_digits: as in `train_subword_tokenizer`.
+        attached: only words that have a space before them get one.
+    """
+    bytewise = pre_tokenizers.ByteLevel(add_prefix_space=not attached, use_regex=False)
+    parts = [attached_words() if attached else word_splitter(), bytewise]
     if split_digits:
         parts.append(pre_tokenizers.Split(Regex("\u0120?[0-9]"), "isolated"))
     return pre_tokenizers.Sequence(parts)

@@ -55,7 +55,7 @@ _BEFORE_WORD = "|".join(
         r"(?<=-)-++(?=\S|(?<=\S--))",
     )
 )
-_WORD_PARTS = "|".join(
+WORD_PARTS = "|".join(
     (
         rf"[\"'\u2019”»“\u2018«‹›)\]}},;:?!.%](?<=\S.)(?:{_AFTER_WORD})",
         rf"[\"'\u2019“„«»‹›\u2018‚‛(\[{{$£€`.\-](?=\S)(?:{_BEFORE_WORD})",
@@ -111,6 +111,7 @@ def mark_rules(vocabulary: Iterable[str], *, bytewise: bool = False) -> list[nor
 
 
 _EXAMPLE = ["They", "are", "n't", "low", "."]
+_ATTACHED_EXAMPLE = ["They", "\u0120are", "n't", "\u0120low", "."]
 
 
 class CaseRules:
@@ -173,7 +174,7 @@ def case_rule(capital: str) -> normalizers.Normalizer:
 def word_splitter() -> pre_tokenizers.PreTokenizer:
     """Split text into words as in the Penn Treebank; text in its form stays unchanged, word for word."""
     return pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(_WORD_PARTS), "isolated"), pre_tokenizers.WhitespaceSplit()]
+        [pre_tokenizers.Split(Regex(WORD_PARTS), "isolated"), pre_tokenizers.WhitespaceSplit()]
     )
 
 
@@ -185,6 +186,8 @@ def word_splitter_of(tokenizer: PreTrainedTokenizerBase) -> pre_tokenizers.PreTo
     backend = tokenizer.backend_tokenizer
     if _knows_words(tokenizer):
         return backend.pre_tokenizer
+    if backend.pre_tokenizer is not None and _parts(backend.pre_tokenizer) == _ATTACHED_EXAMPLE:
+        return word_splitter()
     parts = _flat(backend.pre_tokenizer)
     kinds = [type(part).__name__ for part in parts]
     if "WhitespaceSplit" not in kinds:
@@ -197,7 +200,12 @@ def splits_words(tokenizer: PreTrainedTokenizerBase) -> bool:
     if _knows_words(tokenizer):
         return True
     splitter = word_splitter_of(tokenizer)
-    return splitter is not None and [part for part, _ in splitter.pre_tokenize_str("They aren't low.")] == _EXAMPLE
+    return splitter is not None and _parts(splitter) == _EXAMPLE
+
+
+def _parts(splitter: pre_tokenizers.PreTokenizer) -> list[str]:
+    """The parts of an example."""
+    return [part for part, _ in splitter.pre_tokenize_str("They aren't low.")]
 
 
 def _knows_words(tokenizer: PreTrainedTokenizerBase) -> bool:
