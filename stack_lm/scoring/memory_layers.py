@@ -25,7 +25,8 @@ def has_runs(layer: ControlledMemory) -> bool:
 
 
 def by_head(layer: ControlledMemory, actions: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The actions of a layer, those of several heads under names of their own, such as push_strength_head_0.
+    """The actions of a layer, those of several heads under names of their own, such as push_strength_head_0, and the
+    mean of their strengths, which makes trees.
 
     Args:
         layer: the memory layer.
@@ -36,13 +37,15 @@ def by_head(layer: ControlledMemory, actions: Mapping[str, np.ndarray]) -> dict[
         if isinstance(field, Strength) and field.heads > 1:
             for name in {field.name, field.distribution} & actions.keys():
                 split[name] = {f"{name}_head_{i}": actions[name][:, i] for i in range(field.heads)}
+                if name == field.name:
+                    split[name][name] = actions[name].mean(1)
     names = (split.get(name, {name: values}) for name, values in actions.items())
     return {name: values for part in names for name, values in part.items()}
 
 
 def _push_and_pop(layer: ControlledMemory) -> dict[str, Emission]:
     """The push and pop strength of a memory that has one of each, else {}."""
-    strengths = {} if getattr(layer.memory, "num_heads", 1) > 1 else strengths_of(layer)
+    strengths = strengths_of(layer)
     return {name: strengths[name] for name in _PARSED} if set(_PARSED) <= strengths.keys() else {}
 
 

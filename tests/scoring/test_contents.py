@@ -93,15 +93,17 @@ def test_distributions_of_a_trace():
         np.testing.assert_allclose(push @ np.arange(5), trace.signals["push_strength"], atol=1e-5)
 
 
-def test_each_head_has_strengths_of_its_own_and_makes_no_tree():
+def test_each_head_has_strengths_of_its_own_and_their_mean_makes_trees():
     made = word_scorer(memory_size=4, num_heads=2, pop_control="expected_value")
     (trace,) = made.trace([WORDS])
-    heads = [f"{name}_strength_head_{i}" for name in ("push", "pop", "read") for i in (0, 1)]
-    assert sorted(trace.signals) == sorted([*heads, "total_strength"])
+    names = [f"{name}_strength" for name in ("push", "pop", "read")]
+    heads = {name: [f"{name}_head_{i}" for i in (0, 1)] for name in names}
+    assert trace.signals.keys() == {*names, *(head for of_name in heads.values() for head in of_name), "total_strength"}
+    for name in names:
+        mean = np.mean([trace.signals[head] for head in heads[name]], axis=0)
+        np.testing.assert_allclose(trace.signals[name], mean, rtol=1e-6)
     assert trace.distributions["push_distribution_head_1"].shape == (len(WORDS), 4)
     assert not trace.operations
-    assert not made.makes_trees
-    with pytest.raises(InputError, match="no single pair of push and pop strengths"):
-        _ = made.parsing_signal
+    assert made.parsing_signal == "push_strength"
     with pytest.raises(InputError, match="it does not keep one strength for each step"):
         made.memory_contents(WORDS)
