@@ -23,6 +23,8 @@ from stack_lm.core.console import positive_int, print_json, print_note, print_ta
 
 LETTERS, BRACKETS, BATCH, UNSCORED = 6, 3, 64, -100
 LEARNED = 0.999
+EXPECTED = "expected_value"
+ONE_ELEMENT = {"push_control": EXPECTED, "max_push": 1, "pop_control": EXPECTED, "max_pop": 1, "read_control": 1.0}
 
 
 def reversal(length: int) -> tuple[Tensor, Tensor]:
@@ -65,11 +67,11 @@ def accuracy(logits: Tensor, labels: Tensor) -> float:
     return (logits.argmax(-1) == labels)[scored].float().mean().item()
 
 
-def run_seed(task: str, seed: int, updates: int, read_order: str) -> dict[str, Any]:
+def run_seed(task: str, seed: int, updates: int, settings: dict[str, Any]) -> dict[str, Any]:
     """Train a network; returns the update after which a batch was right, and accuracies by length in percent."""
     torch.manual_seed(seed)
     make, shortest, longest = TASKS[task]
-    stack = {"memory": "stack", "num_heads": 4, "read_order": read_order}
+    stack = {"memory": "stack", "num_heads": 4, **settings}
     network = StackTransformerForCausalLM(
         StackTransformerConfig(
             vocab_size=8,
@@ -110,17 +112,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--updates", type=positive_int, default=500, metavar="N", help="of each seed (500)")
     orders = ("before_push", "after_push")
     parser.add_argument("--read-order", choices=orders, default=orders[0], help="of the stack (before_push)")
+    parser.add_argument("--one-element", action="store_true", help="push and pop at most one element, and read one")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
 
     def run() -> None:
         torch.set_num_threads(1)
+        settings = {"read_order": options.read_order} | (ONE_ELEMENT if options.one_element else {})
         results = []
         for seed in range(options.seeds):
-            results.append(run_seed(options.task, seed, options.updates, options.read_order))
+            results.append(run_seed(options.task, seed, options.updates, settings))
             print_note(f"seed {seed}: {results[-1]['seconds']:.0f} s")
         if options.json:
-            print_json({"torch": torch.__version__, "read_order": options.read_order, "results": results})
+            print_json({"torch": torch.__version__, "settings": settings, "results": results})
             return
         lengths = [name for name in results[0] if name.startswith("accuracy_")]
         headers = ["seed", "learned after", *(f"accuracy at {name.removeprefix('accuracy_')}, %" for name in lengths)]
