@@ -37,7 +37,7 @@ class TaskScores:
         values: the values by task and network, percentages or, if not `percent`, losses; no entry if there are none.
         texts: the values as they are printed, by task and network.
         curves: the score by length of each trial, by task and by network.
-        x_label, y_label: the labels of the curves.
+        x_labels, y_label: the labels of the curves, that of their size by task.
         percent: whether the numbers are percentages, for which higher is better; for others lower is.
         marks: see `plot_curves`.
     """
@@ -49,7 +49,7 @@ class TaskScores:
     values: Mapping[tuple[str, str], float]
     texts: Mapping[tuple[str, str], str]
     curves: Mapping[str, Mapping[str, Sequence[Curve]]]
-    x_label: str
+    x_labels: Mapping[str, str]
     y_label: str
     percent: bool = True
     marks: Marks | None = None
@@ -85,7 +85,7 @@ def plot_task_scores(scores: TaskScores) -> Figure:
     parts: Any = figure.subfigures(2, 1, height_ratios=[top[1], below[1]])
     upper, lower = parts
     _draw_heat_map(upper.subplots(), scores, (figure.get_figwidth() - longest * _CHARACTER) / len(scores.networks))
-    draw_panels(lower, scores.curves, scores.x_label, scores.y_label, names=scores.networks, marks=scores.marks)
+    draw_panels(lower, scores.curves, scores.x_labels, scores.y_label, names=scores.networks, marks=scores.marks)
     return figure
 
 

@@ -51,7 +51,7 @@ def plot_curves(
     width, height = panel_size(curves)
     # About 13 characters per inch, in the title's font size; names of files may have hyphens.
     figure = new_figure(width, height, fill(title, int(13 * width), break_on_hyphens=False))
-    draw_panels(figure, curves, x_label, y_label, log=log, marks=marks)
+    draw_panels(figure, curves, dict.fromkeys(curves, x_label), y_label, log=log, marks=marks)
     return figure
 
 
@@ -80,14 +80,17 @@ def panel_size(curves: Curves) -> tuple[float, float]:
 def draw_panels(
     figure: Figure | SubFigure,
     curves: Curves,
-    x_label: str,
+    x_labels: Mapping[str, str],
     y_label: str,
     *,
     log: bool = False,
     names: Sequence[str] | None = None,
     marks: Marks | None = None,
 ) -> None:
-    """Draw panels into a figure; see `plot_curves`. The order of the `names` of rows determines their colours."""
+    """Draw panels, each with an x-label of its own, into a figure; see `plot_curves`.
+
+    The order of the `names` of rows determines their colours.
+    """
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     columns = min(3, len(curves))
@@ -105,7 +108,7 @@ def draw_panels(
         if log:
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.set_xlabel(x_label, fontsize="small")
+        axes.set_xlabel(x_labels[panel], fontsize="small")
     for axes in panels[::columns]:
         axes.set_ylabel(y_label, fontsize="small")
     legend_below(figure, min(columns, len(order) + bool(marks)))

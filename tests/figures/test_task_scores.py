@@ -24,7 +24,7 @@ def scores(**changes):
             "values": values,
             "texts": {("copy", "RNN"): "50.0 (1 of 3)", ("parity", "RNN"): "100.0", ("parity", "<b>"): "75.0"},
             "curves": {"parity": {"RNN": [Curve([1, 2], [90, 80])], "<b>": [Curve([1, 2], [70, 60])]}},
-            "x_label": "length",
+            "x_labels": {"parity": "length"},
             "y_label": "accuracy (%)",
             **changes,
         }

@@ -422,3 +422,9 @@ def test_a_plot_of_a_memory_from_outside_has_its_actions(capsys, tmp_path, regis
     text = output.read_text()
     assert status == 0
     assert all(f"<!-- {said} -->" in text for said in ("decay strength (elements)", "write (weight)", "read (weight)"))
+
+
+def test_a_heat_map_has_curves_by_position_for_tasks_with_answers_at_every_step(capsys, tmp_path, trials):
+    output = tmp_path / "figure.svg"
+    assert run(capsys, "plot", "results", trials, "--output", output)[0] == 0
+    assert "<!-- position in the string (symbols read) -->" in output.read_text()

@@ -156,6 +156,14 @@ stack-lm train task deletang2023/hierarchy --rows '^stack manipulation, Stack-RN
     model.controller=rnn model.initialization=torch model.push_value_activation=tanh output_dir=runs/tanh
 
 
+# --- Networks of 2026
+
+four=', (LSTM|LSTM . stack|transformer|transformer . stack)$'
+stack-lm train task networks2026/formal --rows "$four"
+stack-lm plot results runs/networks2026-formal --output docs/figures/networks2026.png \
+    --rows '^(S3|reverse string|stack manipulation), (LSTM|LSTM . stack|transformer|transformer . stack)$'
+
+
 # --- FLaRe (2025)
 
 stack-lm train task flare/small

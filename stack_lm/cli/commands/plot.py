@@ -112,7 +112,7 @@ def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     values, texts = {}, {}
     curves: dict[str, dict[str, list[Curve]]] = {}
     marks: dict[str, set[float]] = {}
-    drawn, over, sizes = "", "by_length", ""
+    drawn, sizes = "", {}
     for (task, network), row in matrix.rows.items():
         records = results.of_row(row)
         if not records:
@@ -124,7 +124,7 @@ def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
         lengths = records[0]["scores"][split].get("by_length", {})
         drawn = score if score in lengths else next(iter(lengths), "")
         if drawn:
-            over, sizes = _sizes_of(results.records, split, drawn)
+            over, sizes[task] = _sizes_of(records, split, drawn)
             curves.setdefault(task, {})[network] = [
                 average_lengths(record["scores"][split][over][drawn], table.scale(drawn)) for record in records
             ]
