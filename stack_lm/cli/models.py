@@ -92,6 +92,10 @@ def shown_words(words: Sequence[str], unknown: np.ndarray | None) -> list[str]:
 
 
 def signals_table(words: Sequence[str], unknown: np.ndarray | None, signals: Mapping[str, np.ndarray]) -> PrintedTable:
-    """A table with a row for each word and a column for each signal; `words` and `unknown` as `shown_words`."""
-    rows = zip(shown_words(words, unknown), *(values.tolist() for values in signals.values()), strict=True)
-    return PrintedTable("", ["word", *(name.replace("_", " ") for name in signals)], list(rows))
+    """A table with a row for each word and a column for each signal; `words` and `unknown` as `shown_words`.
+
+    Of several heads it has the mean.
+    """
+    shown = {name.replace("_", " "): values.tolist() for name, values in signals.items() if "_head_" not in name}
+    rows = zip(shown_words(words, unknown), *shown.values(), strict=True)
+    return PrintedTable("", ["word", *shown], list(rows))

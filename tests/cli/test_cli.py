@@ -69,6 +69,20 @@ def test_parse(capsys, models, tmp_path):
     np.testing.assert_allclose(parse["push_strength"], second["push_strength"], atol=1e-5)  # of another batch
 
 
+def test_parse_with_several_heads(capsys, models, tmp_path):
+    """Their mean makes the tree and stands in the table; the record has each head."""
+    tokenizer = ModelScorer.from_pretrained(str(models / "stack"), device="cpu").tokenizer
+    fields = {"memory_size": 8, "num_heads": 4, "pop_control": "expected_value"}
+    StackRNNForCausalLM(tiny_config(vocab_size=len(tokenizer), **fields)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    (parse,) = run_json(capsys, "parse", tmp_path, SENTENCE)["parses"]
+    heads = [parse[f"push_strength_head_{i}"] for i in range(4)]
+    np.testing.assert_allclose(parse["distances"], np.mean(heads, axis=0), rtol=1e-5)
+    _, out, _ = run(capsys, "parse", tmp_path, SENTENCE)
+    assert "push strength" in out
+    assert "head" not in out
+
+
 def test_lines_of_progress_where_no_bar_is_shown(capsys, monkeypatch):
     monkeypatch.setattr("stack_lm.core.console.SECONDS", 0.0)
     for total, quiet in ((3, False), (None, False), (3, True)):
