@@ -160,8 +160,9 @@ stack-lm train task deletang2023/hierarchy --rows '^stack manipulation, Stack-RN
 
 four=', (LSTM|LSTM . stack|transformer|transformer . stack)$'
 stack-lm train task networks2026/formal --rows "$four"
+stack-lm train task networks2026/formal --resume --rows '^(reverse string|stack manipulation), (DeltaStack|gated delta rule . stack)$'
 stack-lm plot results runs/networks2026-formal --output docs/figures/networks2026.png \
-    --rows '^(S3|reverse string|stack manipulation), (LSTM|LSTM . stack|transformer|transformer . stack)$'
+    --rows "^S3$four|^(reverse string|stack manipulation), (LSTM|LSTM . stack|gated delta rule . stack|transformer|transformer . stack|DeltaStack)\$"
 
 
 # --- FLaRe (2025)
