@@ -193,9 +193,9 @@ def test_every_recipe_is_valid(name):
     from stack_lm.training.config import ClassificationConfig, RunConfig
 
     path = preset_path(name)
-    text = path.parent.name in ("merrill2019", "deep", "babylm") or path.stem.startswith(("ptb_", "wikipedia_"))
-    kind = RunConfig if text else TaskConfig
-    config = build(ClassificationConfig if path.stem.startswith("numpred") else kind, read_config(path))
+    fields = read_config(path)
+    kind = RunConfig if "tokenizer" in fields else TaskConfig
+    config = build(ClassificationConfig if path.stem.startswith("numpred") else kind, fields)
     config.check()
     (architecture,) = config.model.get("architectures", ["StackRNNForCausalLM"])
     model_class = class_named(architecture) or getattr(stack_lm, architecture)

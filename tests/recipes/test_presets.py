@@ -14,14 +14,8 @@ from stack_lm.training.trials.config import Table, TaskConfig
 
 def build_model(name, **fields):
     """The model of a configuration, which must have no key that its training loop does not know."""
-    trainer = (
-        RunConfig
-        if name.startswith(
-            ("babylm/", "merrill2019/", "deep/", "dusell2023/ptb", "dusell2024/wikipedia", "networks2026/text_")
-        )
-        else TaskConfig
-    )
-    run = build(trainer, read_config(name))
+    fields_of_run = read_config(name)
+    run = build(RunConfig if "tokenizer" in fields_of_run else TaskConfig, fields_of_run)
     run.check()
     (architecture,) = run.model.get("architectures", ["StackRNNForCausalLM"])
     model_class = class_named(architecture) or getattr(stack_lm, architecture)
