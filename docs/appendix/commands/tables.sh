@@ -156,6 +156,18 @@ stack-lm train task deletang2023/hierarchy --rows '^stack manipulation, Stack-RN
     model.controller=rnn model.initialization=torch model.push_value_activation=tanh output_dir=runs/tanh
 
 
+# --- A layer that learns
+
+for options in "" "--updates 1000" "--read-order after_push" "--one-element" "--task dyck" "--task dyck --one-element"; do
+    python benchmarks/learning.py --seeds 10 $options
+done
+one='push_control="expected_value", pop_control="expected_value", max_push=1, max_pop=1, read_control=1.0'
+for seed in 0 1 2 3 4 5 6 7 8 9; do
+    sed "s/manual_seed(1)/manual_seed($seed)/" examples/reversal.py | python -    # the defaults; then at most one element
+    sed "s/manual_seed(1)/manual_seed($seed)/; s/num_heads=4/num_heads=4, $one/" examples/reversal.py | python -
+done
+
+
 # --- Networks of 2026
 
 four=', (LSTM|LSTM . stack|transformer|transformer . stack)$'
