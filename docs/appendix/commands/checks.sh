@@ -37,3 +37,18 @@ from stack_lm.parsing import read_treebank, right_branching
 for tree in read_treebank('nltk:treebank'): print(right_branching(tree.words).brackets())" > right.mrg
 for i in 1 2 3 4 5 6 7 8 9 10; do cat right.mrg; done > right10.mrg
 time stack-lm parse-f1 right10.mrg --data gold10.mrg --convention prpn
+
+
+# --- Ordinary text and treebanks: sentences of GUM with the same tokens in both forms
+
+head -200000 wiki.txt > first.txt
+python - <<END
+from stack_lm.text import open_corpus
+from stack_lm.text.tokenization import train_subword_tokenizer, word_splitter
+
+tokenizer = train_subword_tokenizer(open_corpus("first.txt"), 16000, detokenize=True)
+lines = open("en_gum-ud-dev.conllu", encoding="utf-8")
+texts = [line.removeprefix("# text = ").rstrip("\n") for line in lines if line.startswith("# text = ")]
+forms = [" ".join(word for word, _ in word_splitter().pre_tokenize_str(text)) for text in texts]
+print(sum(tokenizer(a).input_ids == tokenizer(b).input_ids for a, b in zip(texts, forms)), len(texts))
+END
