@@ -49,10 +49,9 @@ class Example(NamedTuple):
 
 
 class AnnotatedExample(Example):
-    """An example with what is known of its language.
+    """An example with what is known of its language; it equals one without.
 
-    Args:
-        source, target, mask: see `Example`.
+    Attributes:
         edits: the number of edits that turned a member into it, or the fewest that turn it into a member; None if
             unknown.
         following: see `Example.following`.
@@ -61,24 +60,12 @@ class AnnotatedExample(Example):
     edits: int | None = None
     following: Sequence[frozenset[int]] = ()
 
-    def __new__(
-        cls,
-        source: tuple[int, ...],
-        target: tuple[Target, ...],
-        mask: tuple[bool, ...],
-        edits: int | None = None,
-        following: Sequence[frozenset[int]] = (),
-    ) -> AnnotatedExample:
-        """Make an equal example that has its annotations."""
-        made = super().__new__(cls, source, target, mask)
-        made.edits, made.following = edits, following
+    @classmethod
+    def of(cls, example: Example, **annotations: Any) -> AnnotatedExample:
+        """Annotate an example."""
+        made = cls(*example)
+        vars(made).update(annotations)
         return made
-
-    def __getnewargs__(self) -> tuple[Any, ...]:
-        return (*self, self.edits, self.following)
-
-    def _replace(self, **changes: Any) -> AnnotatedExample:
-        return AnnotatedExample(**(self._asdict() | changes), edits=self.edits, following=self.following)
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ class RecognitionTask(Continued, Task):
 
     def _labelled(self, string: String, label: int, edits: int | None = None) -> Example:
         source = (len(self.symbols), *map(self.symbols.index, string))
-        return AnnotatedExample(source, (label,), (True,), edits)
+        return AnnotatedExample.of(Example(source, (label,), (True,)), edits=edits)
 
     def split(self, name: str, seed: int) -> list[Example]:
         """See `Task.split`; no string of `test_short_held_out` is in training or validation.

@@ -56,7 +56,6 @@ class Reading:
             InputError: for a file that cannot be read, a missing column, or a value of the wrong kind.
         """
         roles: tuple[str, ...] = ()
-        types: dict[str, type] = {}
         records = []
         unit, rows = read_rows(file, None, fail, None)
         for number, fields in rows:
@@ -71,7 +70,7 @@ class Reading:
                 continue
             roles = roles or self._roles(fields, file)
             names = zip(self.columns or roles, roles, strict=True)
-            values = [self._value(fields, column, role, types, where) for column, role in names]
+            values = [self._value(fields, column, role, where) for column, role in names]
             records.append(TaskRow(where, values[0], values[1] if len(values) > 1 else ()))
         if not records:
             raise InputError(f"{file} has no rows")
@@ -98,22 +97,15 @@ class Reading:
             given = f"columns={','.join(self.columns)} does not name them"
         raise InputError(f"{file} has the columns {shortened(', '.join(fields), 200)}; {kind} needs {needed}; {given}")
 
-    def _value(
-        self, fields: Mapping[str, Any], column: str, role: str, types: dict[str, type], where: str
-    ) -> tuple[str, ...]:
+    def _value(self, fields: Mapping[str, Any], column: str, role: str, where: str) -> tuple[str, ...]:
         """The symbols in a column of a row; a label is one symbol."""
         value = fields.get(column)
         if value is None:
             raise InputError(f"{where} has no {column}")
         allowed: tuple[type, ...] = (str, int) if role == "label" else (str, list)
-        kind = type(value)
-        if kind not in allowed:
+        if type(value) not in allowed:
             expected = "a string or an integer" if role == "label" else "a string, or a list of symbols"
             raise InputError(f"{where}: {column} must be {expected}; got {value!r:.60}")
-        if types.setdefault(column, kind) is not kind:
-            raise InputError(
-                f"{where}: {column} is {_name(kind)}, and {_name(types[column])} in the rows before; got {value!r:.60}"
-            )
         if role == "label":
             if not str(value).strip():
                 raise InputError(f"{where}: the label is empty")
@@ -134,10 +126,6 @@ class Reading:
         if len(symbols) > _LONGEST:
             raise InputError(f"{where} has {len(symbols):,} symbols; the limit is {_LONGEST:,}")
         return symbols
-
-
-def _name(kind: type) -> str:
-    return {str: "a string", int: "an integer", list: "a list"}[kind]
 
 
 class Content(NamedTuple):

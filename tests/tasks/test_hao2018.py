@@ -76,7 +76,7 @@ def test_parentheses():
     strings = Parentheses.grammar.strings(6)
     assert sum(task.count(depth) for depth in range(7)) == len(strings) == 31_466
     assert max(map(len, strings)) == 20
-    assert determined([task.read(" ".join(string)) for string in strings], task.example)
+    assert determined([task.read(" ".join(string)) for string in strings], task.predict)
     _, target, mask = task.example(task.read("[ ( ) ] [ ]"))
     assert task.write(target) == "( ) ] [ ] #"
     assert mask == (False, True, True, False, True, False)

@@ -80,7 +80,8 @@ class RegBench(Task):
                 document.append(self.vocabulary.index(symbol) if left else separator)
                 state = automaton.arcs[state][symbol]
         source, target = tuple(document[:-1]), tuple(document[1:])
-        return AnnotatedExample(source, target, tuple(symbol != separator for symbol in target), following=following)
+        example = Example(source, target, tuple(symbol != separator for symbol in target))
+        return AnnotatedExample.of(example, following=following)
 
     def continuations(self, example: Example) -> Sequence[frozenset[int]]:
         """The symbols of a document's automaton that may follow each prefix, `|` aside; nothing if it was not drawn."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
@@ -13,6 +14,11 @@ from .answered import AnsweredTask, String
 MODULUS = 5
 _DIGITS = ("0", "1", "2", "3", "4")
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+# A part of an expression is replaced by its value, written as a letter: literals in brackets, signed digits, digits;
+# then operations on two values, from the innermost.
+_VALUES = "abcde"
+_LITERALS = [re.compile(form) for form in (r"\((-?[0-4])\)", r"(?<![0-4a-e)])(-[0-4])", "([0-4])")]
+_OPERATION = re.compile(r"\(([a-e])([-+*])([a-e])\)")
 
 
 @register_task("deletang2023/modular_arithmetic_simple")
@@ -72,45 +78,19 @@ def draw_expression(rng: random.Random, length: int, operators: str) -> list[str
     return written
 
 
-def value(expression: Sequence[str], operators: str) -> int | None:
+def value(expression: Sequence[str]) -> int | None:
     """The value of such an expression modulo 5; None for a string that is not one."""
-    pending: list[tuple[str, int]] = []  # brackets and operators; "literal" and "value" with what they are
-    for symbol in expression:
-        if symbol in _DIGITS:
-            digit = int(symbol)
-            if [kind for kind, _ in pending[-1:]] == ["-"] and (len(pending) < 2 or not _is_value(pending[-2])):
-                pending.pop()
-                digit = -digit
-            pending.append(("literal", digit))
-        elif symbol == ")":
-            inside: list[tuple[str, int]] = []
-            while pending and pending[-1][0] != "(":
-                inside.insert(0, pending.pop())
-            result = _combine(inside)
-            if not pending or result is None:
-                return None
-            pending[-1] = ("value", result)
-        elif symbol == "(" or symbol in operators:
-            pending.append((symbol, 0))
-        else:
-            return None
-        # Two adjacent values, whatever their origin.
-        if len(pending) > 1 and _is_value(pending[-1]) and _is_value(pending[-2]):
-            return None
-    return pending[0][1] % MODULUS if len(pending) == 1 and _is_value(pending[0]) else None
 
+    def combined(operation: re.Match[str]) -> str:
+        left, right = (_VALUES.index(operation[side]) for side in (1, 3))
+        return _VALUES[_OPERATIONS[operation[2]](left, right) % MODULUS]
 
-def _is_value(item: tuple[str, int]) -> bool:
-    return item[0] in ("literal", "value")
-
-
-def _combine(inside: list[tuple[str, int]]) -> int | None:
-    """Evaluate the content of brackets: a literal, or an operation on two values."""
-    if [kind for kind, _ in inside] == ["literal"]:
-        return inside[0][1]
-    if len(inside) != 3 or not (_is_value(inside[0]) and _is_value(inside[2])) or inside[1][0] not in _OPERATIONS:
-        return None
-    return _OPERATIONS[inside[1][0]](inside[0][1], inside[2][1]) % MODULUS
+    text, reduced = "".join(expression), 1
+    for literal in _LITERALS:
+        text = literal.sub(lambda found: _VALUES[int(found[1]) % MODULUS], text)
+    while reduced:
+        text, reduced = _OPERATION.subn(combined, text)
+    return _VALUES.index(text) if len(text) == 1 and text in _VALUES else None
 
 
 class _Bracketed(AnsweredTask):
@@ -118,10 +98,6 @@ class _Bracketed(AnsweredTask):
 
     answers = _DIGITS
     operators: ClassVar[str]
-
-    def value(self, string: Sequence[str]) -> int | None:
-        """The value of an expression, as the function of that name."""
-        return value(string, self.operators)
 
     def ids(self, symbols: Sequence[str]) -> String:
         """The ids of symbols."""
@@ -146,7 +122,7 @@ class BracketedArithmetic(_Bracketed):
 
     def answer(self, string: String) -> String | None:
         """The value modulo 5."""
-        result = self.value([self.vocabulary[symbol] for symbol in string])
+        result = value([self.vocabulary[symbol] for symbol in string])
         return None if result is None else (result,)
 
 
@@ -166,7 +142,7 @@ class SolveEquation(_Bracketed):
         if length < 3:
             return (0,) * length
         expression = draw_expression(rng, length - 2, self.operators)
-        due = self.value(expression)
+        due = value(expression)
         place = rng.randrange(len(expression))
         while expression[place] not in _DIGITS:
             place = (place + 1) % len(expression)
@@ -180,5 +156,5 @@ class SolveEquation(_Bracketed):
         *left, equals, right = symbols
         if equals != "=" or right not in _DIGITS or left.count("x") != 1:
             return None
-        solutions = [digit for digit in _DIGITS if str(self.value([digit if s == "x" else s for s in left])) == right]
+        solutions = [digit for digit in _DIGITS if str(value([digit if s == "x" else s for s in left])) == right]
         return (int(solutions[0]),) if solutions else None

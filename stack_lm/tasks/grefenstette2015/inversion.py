@@ -11,7 +11,6 @@ NOTE: the paper says that its probabilities are tuned for relatively uniform len
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -68,6 +67,10 @@ class _Inversion(Transducer):
         ]
         return self.pair([self._ids[symbol] for symbol in symbols])
 
+    def accepts(self, source: Sequence[int]) -> bool:
+        """Return True if the grammar derives the source."""
+        return self.grammar.derives(list(map(self.kind_of, source)))
+
     def kind_of(self, symbol: int) -> str:
         """A word's terminal in the grammar: the class of a word with a number, or the word itself."""
         return self.vocabulary[symbol].rstrip("0123456789")
@@ -100,21 +103,6 @@ class SVOToSOV(_Inversion):
 
     def __init__(self, words: Count = 33, *, lengths: Lengths = "uniform", splits: SplitChanges | None = None) -> None:
         super().__init__(words, lengths, splits)
-
-    def accepts(self, source: Sequence[int]) -> bool:
-        """Return True if the grammar derives the source."""
-        waiting, previous, objects = 0, "", False
-        for kind in map(self.kind_of, source):
-            if kind == "vi" and previous in ("si", "vi") and not waiting and not objects:
-                objects, kind = True, ""  # the main verb, after which the state is reset
-            elif kind == "vi" and previous in ("si", "vi") and waiting:
-                waiting -= 1
-            elif kind == "rpi" and previous in ("si", "vi"):
-                waiting += 1
-            elif kind != "si" and not (kind == "oi" and objects and previous in ("", "oi", "vi") and not waiting):
-                return False
-            previous = kind
-        return objects and not waiting and previous in ("oi", "vi")
 
     def transduce(self, source: tuple[int, ...]) -> list[int]:
         """Move the main verb to the end: the first verb that no earlier relative pronoun requires."""
@@ -149,13 +137,6 @@ class Gender(_Inversion):
 
     def __init__(self, words: Count = 25, *, lengths: Lengths = "uniform", splits: SplitChanges | None = None) -> None:
         super().__init__(words, lengths, splits)
-
-    def accepts(self, source: Sequence[int]) -> bool:
-        """Return True if the grammar derives the source: pairs of noun phrases, with `or` or verbs between them."""
-        kinds = " ".join(map(self.kind_of, source))
-        phrase = "(the|a) (me|fe|ne)"
-        pair = f"{phrase} and {phrase}"
-        return re.fullmatch(f"{pair}( or {pair}| we( {pair})?)*", kinds) is not None
 
     def transduce(self, source: tuple[int, ...]) -> list[int]:
         """Translate word by word; an article depends on the word after it."""

@@ -101,20 +101,6 @@ class Parentheses(_NextSymbol):
             return rng.choice(_listed(depth))
         return super().draw_string(rng, depth)
 
-    def accepts(self, string: Sequence[int]) -> bool:
-        """Return True if each parenthesis is closed by its kind and holds at most one nest."""
-        opened: list[int] = []
-        closing = False
-        for symbol in string:
-            if symbol in (0, 2) and not (closing and opened):
-                opened.append(symbol)
-                closing = False
-            elif symbol in (1, 3) and opened and opened.pop() == symbol - 1:
-                closing = True
-            else:
-                return False
-        return bool(string) and not opened
-
 
 @cache
 def _listed(depth: int) -> tuple[tuple[str, ...], ...]:
