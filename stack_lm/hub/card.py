@@ -15,7 +15,6 @@ from typing import Any
 
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
-from jinja2 import TemplateError
 from safetensors import SafetensorError, safe_open
 
 from ..core.atomic import write_text
@@ -54,8 +53,6 @@ _OTHER_HEAD = (None, "AutoModel", "network")
 _RECIPES = {"parser": "parser", "sequence classifier": "classifier", "token classifier": "classifier"}
 # The folders of a run that hold models of earlier steps, and the key by which records of metrics name such a step.
 _EARLIER_MODELS = {"checkpoints": "step", "epochs": "epoch"}
-# Raised by PyYAML and huggingface_hub for malformed metadata.
-_METADATA_ERRORS = (LookupError, AttributeError, TypeError, RecursionError)
 
 
 def write_card(
@@ -89,15 +86,7 @@ def write_card(
         InputError: if there is no model, or if the card was not written by this function.
     """
     path = directory / CARD
-    try:
-        card = _make_card(directory, run or directory, validation, name, list(results), license, tags, notes)
-    except InputError:
-        raise
-    except (TypeError, AttributeError, ValueError, ArithmeticError, TemplateError) as error:
-        raise InputError(
-            f"cannot make a card of {directory}: a value in config.json, training_config.yaml, metrics.jsonl or "
-            f"{CARD} is of another kind than what was saved there ({error})"
-        ) from error
+    card = _make_card(directory, run or directory, validation, name, list(results), license, tags, notes)
     write_text(path, card.content)
     return path
 
@@ -115,7 +104,7 @@ def read_card(path: Path) -> ModelCardData:
     """
     try:
         return ModelCardData(**ModelCard(path.read_text(encoding="utf-8")).data.to_dict())
-    except (OSError, ValueError, yaml.YAMLError, *_METADATA_ERRORS) as error:
+    except (OSError, ValueError, LookupError, AttributeError, TypeError, yaml.YAMLError) as error:
         raise InputError(f"cannot read {path}: {shortened(error, 300)}") from error
 
 

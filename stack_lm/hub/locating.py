@@ -171,6 +171,4 @@ def _reason(error: Exception) -> str:
         return "it needs code of its own (auto_map), which runs only if you give --import FILE.py"
     if "weights_only" in text:
         return "its weights are a pickle with more in it than tensors, which is refused"
-    if isinstance(error, RecursionError):
-        return "its JSON is nested too deep"
     return shortened(first_line(error), 300)

@@ -53,10 +53,7 @@ class NumberClassifier:
         batch_tokens: int = 8192,
         max_length: int | None = None,
     ) -> None:
-        labels = model.config.label2id or {}
-        if not isinstance(labels, dict) or not all(isinstance(i, int) for i in labels.values()):
-            raise InputError(f"label2id of a number classifier gives each label a number; got {labels!r:.80}")
-        self.label_ids = {str(label): i for label, i in labels.items()}
+        self.label_ids = {str(label): i for label, i in (model.config.label2id or {}).items()}
         if not set(LABELS) <= self.label_ids.keys():
             raise InputError(
                 f"a number classifier has the labels {' and '.join(LABELS)}; this has {', '.join(self.label_ids)}"

@@ -313,8 +313,7 @@ class Parser:
             InputError: for a text that UTF-8 cannot encode.
         """
         check_encodable(text, "a sentence")
-        words: list[str] = self.scorer.split(" ".join(text.split()))
-        return words
+        return self.scorer.split(" ".join(text.split()))
 
     def _parse_one(self, sentence: str | Sequence[str]) -> Parse:
         (parse,) = self.parse_batch([sentence])

@@ -155,8 +155,7 @@ class SequenceReader(MemoryLayers):
         """Logits of some steps [B, T', V]: those from the model's output, or computed now by a separate head."""
         if self._head is None:
             return outputs.logits[:, steps]
-        logits: Tensor = self._head(outputs.last_hidden_state[:, steps])
-        return logits
+        return self._head(outputs.last_hidden_state[:, steps])
 
     def _last_logits(self, outputs: Any, lengths: Sequence[int]) -> Tensor:
         """Logits at the last token of each sequence [B, V]."""

@@ -119,14 +119,6 @@ _VERBS_BY_SUBJECT: dict[str, dict[str, list[Verb]]] = {
 }
 
 
-@dataclass(eq=False)
-class _Leaf:
-    """A word while its sentence is being made."""
-
-    word: str
-    tag: str
-
-
 @dataclass(frozen=True)
 class AgreeingVerb:
     """A verb whose form shows its number.
@@ -160,7 +152,7 @@ class GeneratedSentence:
 class _NounPhrase:
     tree: Tree
     plural: bool
-    head: _Leaf | None  # None if conjuncts share the headship
+    head: Tree | None  # None if conjuncts share the headship
 
 
 class _Grammar:
@@ -168,7 +160,9 @@ class _Grammar:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.agreements: list[tuple[_Leaf, _Leaf, str]] = []  # subject head, verb, the verb's other form
+        self.agreements: list[
+            tuple[Tree, Tree, str]
+        ] = []  # subject head and verb, with their tags; the verb's other form
 
     def chance(self, probability: float, depth: int) -> bool:
         """Draw whether to recurse: recursion becomes rarer with depth, so every sentence ends."""
@@ -178,8 +172,8 @@ class _Grammar:
         rng = self.rng
         kind = rng.choice(kinds)
         if kind == "person" and rng.random() < 0.18:
-            head = _Leaf(rng.choice(NAMES), "NNP")
-            return _NounPhrase(Tree("NP", [Tree("NNP", [head])]), False, head)
+            head = Tree("NNP", [rng.choice(NAMES)])
+            return _NounPhrase(Tree("NP", [head]), False, head)
         phrase = self.common_noun_phrase(kind)
         if self.chance(0.22, depth):
             phrase.tree = Tree("NP", [phrase.tree, self.prepositional_phrase(kind, depth + 1)])
@@ -187,7 +181,7 @@ class _Grammar:
             phrase.tree = Tree("NP", [phrase.tree, self.relative_clause(phrase, kind, depth + 1)])
         if self.chance(0.08, depth):
             other = self.noun_phrase((kind,), depth + 2)
-            both = Tree("NP", [phrase.tree, Tree("CC", [_Leaf("and", "CC")]), other.tree])
+            both = Tree("NP", [phrase.tree, Tree("CC", ["and"]), other.tree])
             return _NounPhrase(both, True, None)
         return phrase
 
@@ -195,17 +189,16 @@ class _Grammar:
         rng = self.rng
         plural = rng.random() < 0.42
         noun = rng.choice(NOUNS[kind])
-        head = _Leaf(_PLURALS[noun] if plural else noun, "NNS" if plural else "NN")
+        head = Tree("NNS" if plural else "NN", [_PLURALS[noun] if plural else noun])
         words = [head]
         while rng.random() < 0.2 and len(words) < 3:
             adjective = rng.choice(ADJECTIVES)
-            if all(word.word != adjective for word in words):
-                words.insert(0, _Leaf(adjective, "JJ"))
+            if all(word[0] != adjective for word in words):
+                words.insert(0, Tree("JJ", [adjective]))
         determiner = rng.choice(PLURAL_DETERMINERS if plural else SINGULAR_DETERMINERS)
-        if determiner == "a" and words[0].word[0] in _VOWELS:
+        if determiner == "a" and words[0][0][0] in _VOWELS:
             determiner = "an"
-        words.insert(0, _Leaf(determiner, "DT"))
-        return _NounPhrase(Tree("NP", [Tree(word.tag, [word]) for word in words]), plural, head)
+        return _NounPhrase(Tree("NP", [Tree("DT", [determiner]), *words]), plural, head)
 
     def prepositional_phrase(self, attached_to: str, depth: int) -> Tree:
         rng = self.rng
@@ -218,13 +211,13 @@ class _Grammar:
             preposition, kinds = "of", ("person",)
         else:
             preposition, kinds = rng.choice(PLACE_PREPOSITIONS), ("place",)
-        return Tree("PP", [Tree("IN", [_Leaf(preposition, "IN")]), self.noun_phrase(kinds, depth).tree])
+        return Tree("PP", [Tree("IN", [preposition]), self.noun_phrase(kinds, depth).tree])
 
     def relative_clause(self, head: _NounPhrase, kind: str, depth: int) -> Tree:
         rng = self.rng
         pronoun = rng.choice(("who", "that")) if kind == "person" else rng.choice(("that", "which"))
         tag = "WP" if pronoun == "who" else "WDT"
-        filler = Tree("WHNP", [Tree(tag, [_Leaf(pronoun, tag)])])
+        filler = Tree("WHNP", [Tree(tag, [pronoun])])
         taking = [verb for verb in _VERBS["transitive"] if kind in verb.objects]
         if taking and rng.random() < 0.5:
             verb = rng.choice(taking)
@@ -240,28 +233,28 @@ class _Grammar:
         verbs = _VERBS_BY_SUBJECT[kind]
         frames = [frame for frame in verbs if frame != "sentential" or depth < 3]
         if not frames or rng.random() < 0.16:
-            complement = Tree("ADJP", [Tree("JJ", [_Leaf(rng.choice(ADJECTIVES), "JJ")])])
+            complement = Tree("ADJP", [Tree("JJ", [rng.choice(ADJECTIVES)])])
             return Tree("VP", [self.be(subject), complement])
         (frame,) = rng.choices(frames, [_FRAME_WEIGHTS[frame] for frame in frames])
         phrase = self.verb_phrase(rng.choice(verbs[frame]), frame, subject, depth)
         if "intransitive" in verbs and self.chance(0.1, depth):
             second = rng.choice(verbs["intransitive"])
             conjunct = self.verb_phrase(second, "intransitive", subject, depth + 2, conjunct=True)
-            return Tree("VP", [phrase, Tree("CC", [_Leaf("and", "CC")]), conjunct])
+            return Tree("VP", [phrase, Tree("CC", ["and"]), conjunct])
         return phrase
 
     def be(self, subject: _NounPhrase, conjunct: bool = False) -> Tree:
         forms = ("is", "are") if self.rng.random() < 0.65 else ("was", "were")
         form, other = (forms[1], forms[0]) if subject.plural else forms
         tag = "VBD" if forms[0] == "was" else ("VBP" if subject.plural else "VBZ")
-        return Tree(tag, [self.agreeing(subject, form, other, tag, conjunct)])
+        return self.agreeing(subject, form, other, tag, conjunct)
 
-    def agreeing(self, subject: _NounPhrase, form: str, other: str, tag: str, conjunct: bool) -> _Leaf:
-        leaf = _Leaf(form, tag)
+    def agreeing(self, subject: _NounPhrase, form: str, other: str, tag: str, conjunct: bool) -> Tree:
+        word = Tree(tag, [form])
         # With conjuncts there is no single head, and after "and" the subject is not this verb's alone.
         if subject.head is not None and not conjunct:
-            self.agreements.append((subject.head, leaf, other))
-        return leaf
+            self.agreements.append((subject.head, word, other))
+        return word
 
     def verb_phrase(self, verb: Verb, frame: str, subject: _NounPhrase, depth: int, conjunct: bool = False) -> Tree:
         """A verb, in some tense, with the complements of its frame; the frame "gap" lacks its object."""
@@ -271,15 +264,15 @@ class _Grammar:
         if tense < 0.55:
             form, other = (verb.base, verb.singular) if subject.plural else (verb.singular, verb.base)
             tag = "VBP" if subject.plural else "VBZ"
-            inner = Tree(tag, [self.agreeing(subject, form, other, tag, conjunct)])
+            inner = self.agreeing(subject, form, other, tag, conjunct)
         elif tense < 0.75:
-            inner = Tree("VBD", [_Leaf(verb.past, "VBD")])
+            inner = Tree("VBD", [verb.past])
         elif tense < 0.88:
-            outer = [Tree("MD", [_Leaf(rng.choice(MODALS), "MD")])]
-            inner = Tree("VB", [_Leaf(verb.base, "VB")])
+            outer = [Tree("MD", [rng.choice(MODALS)])]
+            inner = Tree("VB", [verb.base])
         else:
             outer = [self.be(subject, conjunct)]
-            inner = Tree("VBG", [_Leaf(verb.participle, "VBG")])
+            inner = Tree("VBG", [verb.participle])
         children = [inner]
         if frame == "transitive":
             children.append(self.noun_phrase(verb.objects, depth + 1).tree)
@@ -289,14 +282,14 @@ class _Grammar:
             if rng.random() < 0.5:
                 children += [receiver, given]
             else:
-                children += [given, Tree("PP", [Tree("TO", [_Leaf("to", "TO")]), receiver])]
+                children += [given, Tree("PP", [Tree("TO", ["to"]), receiver])]
         elif frame == "sentential":
-            complementizer = Tree("IN", [_Leaf("that", "IN")])
+            complementizer = Tree("IN", ["that"])
             children.append(Tree("SBAR", [complementizer, self.clause(depth + 1)]))
         if frame in ("intransitive", "transitive") and self.chance(0.22, depth):
             children.append(self.prepositional_phrase("place", depth + 1))
         if frame != "sentential" and self.chance(0.18, depth):
-            children.append(Tree("ADVP", [Tree("RB", [_Leaf(rng.choice(ADVERBS), "RB")])]))
+            children.append(Tree("ADVP", [Tree("RB", [rng.choice(ADVERBS)])]))
         phrase = Tree("VP", children)
         return Tree("VP", [*outer, phrase]) if outer else phrase
 
@@ -309,14 +302,13 @@ class _Grammar:
     def sentence(self) -> Tree:
         clause = self.clause(0)
         draw = self.rng.random()
-        stop = Tree(".", [_Leaf(".", ".")])
+        stop = Tree(".", ["."])
         if draw < 0.07:
-            joiner = Tree("CC", [_Leaf(self.rng.choice(("and", "but")), "CC")])
+            joiner = Tree("CC", [self.rng.choice(("and", "but"))])
             return Tree("S", [clause, joiner, self.clause(1), stop])
         if draw < 0.14:
-            word = _Leaf(self.rng.choice(SUBORDINATORS), "IN")
-            adverbial = Tree("SBAR", [Tree("IN", [word]), self.clause(1)])
-            return Tree("S", [adverbial, Tree(",", [_Leaf(",", ",")]), *clause, stop])
+            adverbial = Tree("SBAR", [Tree("IN", [self.rng.choice(SUBORDINATORS)]), self.clause(1)])
+            return Tree("S", [adverbial, Tree(",", [","]), *clause, stop])
         return Tree("S", [*clause, stop])
 
 
@@ -324,23 +316,15 @@ def generate_sentence(rng: random.Random) -> GeneratedSentence:
     """Make one sentence from the next random numbers of `rng`."""
     grammar = _Grammar(rng)
     tree = grammar.sentence()
-    leaves: list[_Leaf] = tree.leaves()
-    position = {id(leaf): i for i, leaf in enumerate(leaves)}
+    words, tags = zip(*tree.pos(), strict=True)
+    places = {id(part): i for i, part in enumerate(tree.subtrees(lambda part: isinstance(part[0], str)))}
     items = []
     for head, verb, other in grammar.agreements:
-        first, last = position[id(head)], position[id(verb)]
-        plural = head.tag == "NNS"
-        between = [leaf.tag for leaf in leaves[first + 1 : last]]
-        attractors = sum(tag in (("NN", "NNP") if plural else ("NNS",)) for tag in between)
-        items.append(AgreeingVerb(last, verb.word, other, "plural" if plural else "singular", attractors))
-    for i, place in enumerate(tree.treepositions("leaves")):
-        tree[place] = leaves[i].word
-    return GeneratedSentence(
-        tuple(leaf.word for leaf in leaves),
-        tuple(leaf.tag for leaf in leaves),
-        tree,
-        tuple(sorted(items, key=lambda item: item.verb)),
-    )
+        first, last = places[id(head)], places[id(verb)]
+        plural = head.label() == "NNS"
+        attractors = sum(tag in (("NN", "NNP") if plural else ("NNS",)) for tag in tags[first + 1 : last])
+        items.append(AgreeingVerb(last, verb[0], other, "plural" if plural else "singular", attractors))
+    return GeneratedSentence(words, tags, tree, tuple(sorted(items, key=lambda item: item.verb)))
 
 
 def generate_corpus(n_sentences: int, seed: int = 0, max_length: int = 40) -> Iterator[GeneratedSentence]:

@@ -57,5 +57,4 @@ def _label(record: Record, column: str) -> str | int:
         raise InputError(f"{error}; data.label_column names the column of the labels") from error
     if type(value) not in (str, int) or not str(value).strip():
         raise InputError(f"{record.where}: a label must be a string or an integer; got {value!r:.60}")
-    label: str | int = value
-    return label
+    return value

@@ -31,9 +31,6 @@ _FULL_SHARE = 0.7
 # A word with a period, followed by a capital. Text in the Penn Treebank's form has a space before the period.
 _NEXT_SENTENCE = re.compile(rf"(?<![A-Za-z])[a-z]{{3,}}[.!?] [A-Z]|[{_UNSPACED_ENDS}][^{_UNSPACED_ENDS}{_CLOSERS}\s]")
 
-# JSON is nested no deeper than Python can print it, too.
-_DEEPEST = 200
-
 
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """The non-empty lines of a UTF-8 file, or of standard input for "-", with their numbers from 1.
@@ -92,7 +89,7 @@ def json_value(text: str, where: str) -> Any:
     """The value of a JSON text; `where` opens the message of errors.
 
     Raises:
-        InputError: if the text is not JSON, is nested too deep, or has half a character, which is invalid in text.
+        InputError: if the text is not JSON, or has half a character, which is invalid in text.
     """
     try:
         value = json.loads(text)
@@ -102,16 +99,7 @@ def json_value(text: str, where: str) -> Any:
         raise InputError(f"{where}: {error.object[error.start]!r} is not a valid character in text") from error
     except ValueError as error:
         raise InputError(f"{where}: not JSON ({getattr(error, 'msg', error)})") from error
-    except RecursionError as error:
-        raise InputError(f"{where}: nested too deep") from error
-    if text.count("[") + text.count("{") > _DEEPEST and _is_deeper(value, _DEEPEST):
-        raise InputError(f"{where}: nested more than {_DEEPEST} deep")
     return value
-
-
-def _is_deeper(value: Any, depth: int) -> bool:
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(not depth or _is_deeper(part, depth - 1) for part in parts)
 
 
 def json_record(line: str, where: str) -> dict[str, Any]:

@@ -81,8 +81,7 @@ class TokenArray(_Packed[list[int]]):
         return len(self.ends)
 
     def _item(self, i: int) -> list[int]:
-        sentence: list[int] = self.ids[self.ends[i - 1] if i else 0 : self.ends[i]].tolist()
-        return sentence
+        return self.ids[self.ends[i - 1] if i else 0 : self.ends[i]].tolist()
 
 
 class SentenceStore(_Packed[Sentence]):

@@ -145,8 +145,7 @@ class TrainingLoop(ABC):
         outputs = self.model(**inputs, use_cache=False, num_items_in_batch=targets)
         for name, part in (getattr(outputs, "loss_parts", None) or {}).items():
             self._parts[name] = self._parts.get(name, 0) + part
-        loss: Tensor = outputs.loss
-        return loss
+        return outputs.loss
 
     @property
     def epoch(self) -> int:

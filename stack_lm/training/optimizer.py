@@ -94,8 +94,7 @@ def make_scheduler(loop: BaseLoopConfig, optimizer: torch.optim.Optimizer, updat
     options: dict[str, Any] = {}
     if loop.decay_steps:
         name, options = "warmup_stable_decay", {"num_decay_steps": loop.decay_steps, "decay_type": "linear"}
-    scheduler: LambdaLR = get_scheduler(name, optimizer, loop.warmup_steps, updates, options)
-    return scheduler
+    return get_scheduler(name, optimizer, loop.warmup_steps, updates, options)
 
 
 def last_rate(scheduler: LambdaLR) -> float:

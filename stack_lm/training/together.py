@@ -20,13 +20,11 @@ from ..nn import recurrent_layers
 from ..nn.controlled import ControlledMemory
 
 Inputs = Mapping[str, Tensor]
-PADDING: Mapping[str, int] = {"labels": IGNORED}  # of other inputs it is 0
 
 
 def loss_of(model: Any, inputs: Inputs) -> Tensor:
     """The model's own loss."""
-    loss: Tensor = model(**inputs).loss
-    return loss
+    return model(**inputs).loss
 
 
 def check_scan(model: nn.Module) -> None:
@@ -52,8 +50,7 @@ def _has_own_memory(layer: ControlledMemory) -> bool:
     actions = {field.name: torch.zeros(2, 1, *field.shape) for field in memory.actions}
 
     def step(actions: dict[str, Tensor]) -> Tensor:
-        reading: Tensor = memory.update(memory.initial_state(1), memory.action_type(**actions))[1]
-        return reading
+        return memory.update(memory.initial_state(1), memory.action_type(**actions))[1]
 
     try:
         return not type(memory).__module__.startswith("stack_lm.") and vmap(step)(actions) is not None
@@ -86,8 +83,6 @@ class Together:
     """
 
     def __init__(self, models: Sequence[Any], loss: Callable[[Any, Inputs], Tensor] = loss_of) -> None:
-        if not models:
-            raise InputError("there are no models to train together")
         first = models[0]
         for model in models:
             if type(model) is not type(first) or model.config.to_diff_dict() != first.config.to_diff_dict():
@@ -114,8 +109,7 @@ class Together:
     def losses(self, inputs: Inputs) -> Tensor:
         """The losses of all models [S] on their stacked batches [S, B, ...]; their sum gives each its own gradient."""
         weights: dict[str, Tensor] = dict(self._weights)
-        losses: Tensor = self._losses(weights, dict(inputs))
-        return losses
+        return self._losses(weights, dict(inputs))
 
     def clip_gradients(self, max_norm: float) -> Tensor:
         """Scale each model's gradient down to a norm, as torch's `clip_grad_norm_`; returns the norms before [S]."""
@@ -145,8 +139,7 @@ class Together:
 
     def _call(self, weights: dict[str, Tensor], inputs: dict[str, Tensor]) -> Tensor:
         named = {f"model.{name}": weights[common] for name, common in self._names.items()}
-        loss: Tensor = functional_call(self._module, named, (inputs,), tie_weights=False)
-        return loss
+        return functional_call(self._module, named, (inputs,), tie_weights=False)
 
 
 class _Loss(nn.Module):
@@ -165,12 +158,11 @@ def _beside(numbers: Tensor, part: Tensor) -> Tensor:
     return numbers.view(-1, *[1] * (part.dim() - 1))
 
 
-def stack_batches(batches: Sequence[Inputs], padding: Mapping[str, int] = PADDING) -> dict[str, Tensor]:
-    """One batch [S, B, T, ...] of several [B, T, ...], padded on the right to the longest.
+def stack_batches(batches: Sequence[Inputs]) -> dict[str, Tensor]:
+    """One batch [S, B, T, ...] of several [B, T, ...], padded on the right to the longest (labels: with -100).
 
     Args:
         batches: the batches, with an attention mask if their lengths differ.
-        padding: the padding value of inputs for which it is not 0.
 
     Raises:
         InputError: if lengths differ and there is no attention mask.
@@ -179,7 +171,8 @@ def stack_batches(batches: Sequence[Inputs], padding: Mapping[str, int] = PADDIN
         for name in batches[0]:
             if len({batch[name].shape[1] for batch in batches}) > 1:
                 raise InputError(f"{name} of different lengths need an attention_mask")
-    return {name: stack_padded([batch[name] for batch in batches], padding.get(name, 0)) for name in batches[0]}
+    values = {"labels": IGNORED}
+    return {name: stack_padded([batch[name] for batch in batches], values.get(name, 0)) for name in batches[0]}
 
 
 def stack_padded(parts: Sequence[Tensor], value: float = 0) -> Tensor:

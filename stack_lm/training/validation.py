@@ -157,8 +157,7 @@ def sum_processes(sums: Tensor, accelerator: Accelerator) -> list[float]:
     """Sums over all processes; a mean of their means would weight tokens unequally."""
     device = accelerator.device
     sums = sums.to(device, torch.float32 if device.type == "mps" else torch.float64)
-    total: list[float] = accelerator.reduce(sums, reduction="sum").tolist()
-    return total
+    return accelerator.reduce(sums, reduction="sum").tolist()
 
 
 @contextmanager

@@ -63,19 +63,10 @@ def test_words_that_nobody_sees(capsys, folder, model):
     assert [row["word"] for row in rows if row["sentence"] == 1] == words
 
 
-DEEP = '{"text": "the dog", "id": ' + "[" * 500 + "]" * 500 + "}\n"
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"text": "the dog", "id": [1]}\n', r"sentence 1: a context must be a text or a number; got [1]"),
-        (DEEP, "t.jsonl, line 1: nested more than 200 deep"),
-    ],
-)
-def test_contexts_of_json(capsys, folder, model, content, message):
-    write(folder / "t.jsonl", content)
-    assert refused(capsys, folder, "surprisal", model, "--data", "t.jsonl", "--context", "id") == message
+def test_contexts_of_json(capsys, folder, model):
+    write(folder / "t.jsonl", '{"text": "the dog", "id": [1]}\n')
+    message = refused(capsys, folder, "surprisal", model, "--data", "t.jsonl", "--context", "id")
+    assert message == "sentence 1: a context must be a text or a number; got [1]"
 
 
 def test_carriage_returns(capsys, folder, model):
@@ -113,9 +104,3 @@ def test_too_many_directories(capsys, folder):
     message = refused(capsys, folder, "train", "lm", "data.source=t.txt", f"output_dir={'t/' * 1500}run")
     assert message.startswith("cannot write in output_dir t/t/")
     assert message.endswith("File name too long")
-
-
-def test_too_many_seeds(capsys, folder):
-    write(folder / "t.csv", "string,label\na b,x\nb a,y\n" * 3)
-    message = refused(capsys, folder, "train", "task", "suzgun2019/lstm", "t.csv", "--seeds", 10**12)
-    assert message == "seeds must be at most 100,000; got 1,000,000,000,000"

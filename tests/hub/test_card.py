@@ -186,23 +186,15 @@ def test_scores_under_other_settings_are_other_scores(capsys, model, treebank):
     assert low <= contrast.metric_value <= high
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"command": "stack-lm cache"}', "prints; it is of cache"),
-        ('{"command": "stack-lm perplexity", "model": [1]}', "must hold results of models"),
-    ],
-)
-def test_other_files_are_no_results(capsys, model, tmp_path, content, message):
-    (tmp_path / "r.json").write_text(content)
+def test_other_files_are_no_results(capsys, model, tmp_path):
+    (tmp_path / "r.json").write_text('{"command": "stack-lm cache"}')
     status, out, err = run(capsys, "card", model, "--results", tmp_path / "r.json")
-    assert (status, out, message in err, err.count("\n")) == (2, "", True, 1)
+    assert (status, out, "prints; it is of cache" in err, err.count("\n")) == (2, "", True, 1)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("config.json", '{"architectures": 3}', "a value in config.json, training_config.yaml, metrics.jsonl or"),
         ("README.md", "---\nlibrary_name: !!bool x\n---\n<!-- Written by `stack-lm card`", "README.md"),
         ("model.safetensors", "x", "model.safetensors"),
     ],

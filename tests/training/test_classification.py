@@ -132,7 +132,3 @@ def test_models_that_are_no_number_classifiers(run, tmp_path):
     scorer.model.config.label2id = {"A": 0, "B": 1}
     with pytest.raises(InputError, match="has the labels VBP and VBZ; this has A, B"):
         NumberClassifier(scorer.model, scorer.tokenizer)
-    for damaged in (["VBP", "VBZ"], {"VBP": "one", "VBZ": 0}):
-        scorer.model.config.label2id = damaged
-        with pytest.raises(InputError, match="gives each label a number; got"):
-            NumberClassifier(scorer.model, scorer.tokenizer)

@@ -41,7 +41,6 @@ from .workers import Job, run_jobs
 
 # The statistics of each score in a one-row table of a preset and a task.
 _STATISTICS = STATISTICS[:4]
-_MOST_SEEDS = 100_000
 
 
 class Experiment:
@@ -144,10 +143,8 @@ class Experiment:
                     self._alone.add(i)
             except InputError as error:
                 raise InputError(f"{row.name}: {error}" if len(self.table.rows) > 1 else str(error)) from error
-            trials = self.table.number_of_seeds(row)
-            if trials > _MOST_SEEDS:
-                raise InputError(f"seeds must be at most {_MOST_SEEDS:,}; got {trials:,}")
-            planned += [PlannedTrial(i, row, dataclasses.replace(config, seed=seed)) for seed in range(trials)]
+            seeds = range(self.table.number_of_seeds(row))
+            planned += [PlannedTrial(i, row, dataclasses.replace(config, seed=seed)) for seed in seeds]
         return planned
 
     def _fitted(self, config: TaskConfig, row: Row) -> TaskConfig:

@@ -101,8 +101,7 @@ def run(model: Any, inputs: Tensor, outputs: int, encoding: Encoding) -> Tensor:
         encoding: the encoding of the task for the model.
     """
     if encoding.buffered:
-        logits: Tensor = model(inputs, target_length=outputs).logits
-        return logits
+        return model(inputs, target_length=outputs).logits
     if encoding.library:
         try:
             logits = model(inputs, use_cache=False).logits[..., : len(encoding.answers)]
@@ -153,8 +152,7 @@ def decide(model: Any, logits: Tensor, encoding: Encoding) -> Tensor:
     """
     if encoding.task.kind != "next_symbols":
         return logits.argmax(-1)
-    members: Tensor = torch.sigmoid(logits) >= 0.5 if encoding.library else model.predict(logits)
-    return members
+    return torch.sigmoid(logits) >= 0.5 if encoding.library else model.predict(logits)
 
 
 def _right(outputs: Tensor, logits: Tensor, rows: Encoded, any_continuation: bool) -> Tensor:

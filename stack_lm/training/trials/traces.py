@@ -146,8 +146,7 @@ def _no_tokenizer(text: str) -> list[int]:
 def task_ids(source: TaskModel, text: str) -> list[int]:
     """The ids that a task's network reads for a string of symbols: with `<s>`, blanks and the like."""
     example = given_example(source.task, text)
-    ids: list[int] = source.encoding.encode([example]).inputs[0].tolist()
-    return ids
+    return source.encoding.encode([example]).inputs[0].tolist()
 
 
 def _run(model: Any, ids: Tensor, encoding: Encoding | None) -> dict[str, Tensor]:
