@@ -31,11 +31,6 @@ def _plain(value: Any) -> Any:
     return resume_invariants(value) if dataclasses.is_dataclass(value) else value
 
 
-def first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
-    """The first of the `differences` of two mappings; None if they are equal."""
-    return next(differences(before, now), None)
-
-
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """The keys, with their parents, in which two mappings differ, and both values; None is a missing value."""
     for key in {**before, **now}:

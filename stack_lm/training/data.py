@@ -27,6 +27,7 @@ from .config import RunConfig
 from .continuous import ContinuousBatches
 from .encoding import (
     TextEncoder,
+    TextSize,
     Tokenised,
     cache_key,
     encode_documents,
@@ -36,7 +37,6 @@ from .encoding import (
     text_digest,
     write_entry,
 )
-from .text_size import TextSize
 from .tokenizer import frame_of, given_tokenizer, make_tokenizer, tokenizer_notes, unscorable_notes
 
 # The smallest share of truncated sentences that is reported.

@@ -31,7 +31,7 @@ from ..core.config_files import CONFIG_FILE, METRICS_FILE, dump_yaml, read_yaml
 from ..core.console import print_note
 from ..core.errors import InputError
 from ..text.plain import json_object
-from .base_config import BaseConfig, differences, first_difference, resume_invariants
+from .base_config import BaseConfig, differences, resume_invariants
 from .checkpoints import all_checkpoints, checkpoint_step, find_checkpoint, write_manifest
 from .lock import LOCK_FILE, RunLock
 
@@ -246,9 +246,7 @@ class RunDirectory:
             earlier = build(type(self._config), read_yaml(file))
         except (InputError, AttributeError, TypeError) as error:
             raise InputError(f"cannot resume {self.path}: {file}: {error}") from error
-        difference = first_difference(resume_invariants(earlier), resume_invariants(self._config))
-        if difference is not None:
-            key, before, now = difference
+        for key, before, now in differences(resume_invariants(earlier), resume_invariants(self._config)):
             raise InputError(f"cannot resume {self.path}: its {key} was {before}, and is {now} now")
         changes = differences(dataclasses.asdict(earlier), dataclasses.asdict(self._config))
         self._changes = {key: {"before": one, "now": other} for key, one, other in changes if key != "output_dir"}

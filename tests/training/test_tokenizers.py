@@ -15,9 +15,8 @@ from stack_lm.eval import evaluate_perplexity
 from stack_lm.text import Sentence
 from stack_lm.text.tokenization import Frame, train_subword_tokenizer
 from stack_lm.training.config import DataConfig, LoopConfig, RunConfig, TokenizerConfig
-from stack_lm.training.encoding import encode_documents, encode_sentences
+from stack_lm.training.encoding import TextSize, encode_documents, encode_sentences
 from stack_lm.training.language_model import Trainer
-from stack_lm.training.text_size import TextSize
 
 TEXT = ["the dog barks .", "Grüße aus Köln !", "a 🐶 in 1995 .", "the old dog sees the cat near the bridge ."] * 6
 MODEL = {"embedding_size": 8, "hidden_size": 8, "memory_size": 4}

@@ -21,7 +21,7 @@ from stack_lm.memory import Choice
 from stack_lm.tasks import make_task
 from stack_lm.training.trials.computation import TaskModel, choose_example, compute, load_task_model
 from stack_lm.training.trials.config import TaskConfig
-from stack_lm.training.trials.merging import read_trials
+from stack_lm.training.trials.results import read_trials
 from stack_lm.training.trials.scores import measure_dead_zone
 from stack_lm.training.trials.trial import Trial
 

@@ -10,16 +10,16 @@ import small_tasks
 from conftest import run, run_json
 from small_tasks import RECIPE, TRAIN
 
-from stack_lm.training.base_config import first_difference
+from stack_lm.training.base_config import differences
 from stack_lm.training.trials.results import RESULTS_FILE
 
 
-def test_the_first_difference():
-    assert first_difference({"a": {"b": 1}, "c": 2}, {"c": 2, "a": {"b": 1}}) is None
-    assert first_difference({"a": {"b": 1}}, {"a": {"b": 2}}) == ("a.b", 1, 2)
-    assert first_difference({"a": {"b": 1}}, {}) == ("a.b", 1, None)
-    assert first_difference({"a": {}}, {}) is None
-    assert first_difference({"a": 1}, {"a": {"b": 2}}) == ("a", 1, {"b": 2})
+def test_differences():
+    assert list(differences({"a": {"b": 1}, "c": 2}, {"c": 2, "a": {"b": 1}})) == []
+    assert list(differences({"a": {"b": 1}}, {"a": {"b": 2}})) == [("a.b", 1, 2)]
+    assert list(differences({"a": {"b": 1}}, {})) == [("a.b", 1, None)]
+    assert list(differences({"a": {}}, {})) == []
+    assert list(differences({"a": 1}, {"a": {"b": 2}})) == [("a", 1, {"b": 2})]
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_parts_that_do_not_fit(capsys, parts):
     twice = json.loads((parts[0] / RESULTS_FILE).read_text().splitlines()[0])
     twice["scores"]["test"]["accuracy"] = 0.123
     results.write_text(before + json.dumps(twice) + "\n")
-    assert "have different results of one trial, seed 0 of 'echo, mean'; remove it from one of them" in refused()
+    assert "have different results of seed 0 of 'echo, mean'; remove one of them" in refused()
     twice["seed"], twice["config"]["training"]["epochs"] = 7, 9
     results.write_text(before + json.dumps(twice) + "\n")
     assert "have trials of 'echo, mean' in which training.epochs is 2 and 9" in refused()
@@ -93,7 +93,7 @@ def test_a_trial_that_two_parts_ran_counts_once(capsys, files, parts):
     twice["history"][0]["loss"] *= 2
     results.write_text(results.read_text() + json.dumps(twice | {"seed": 1}) + "\n")
     status, _, err = run(capsys, "results", *parts)
-    assert (status, "have different results of one trial, seed 1 of 'echo, mean'" in err) == (2, True)
+    assert (status, "have different results of seed 1 of 'echo, mean'" in err) == (2, True)
 
 
 def test_the_slurm_script(tmp_path):

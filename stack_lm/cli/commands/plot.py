@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> Report:
 def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     from ...training.trials.config import parse_measure
     from ...training.trials.matrix import split_cells
-    from ...training.trials.merging import read_trials
+    from ...training.trials.results import read_trials
 
     results = read_trials(options.sources[0]).of_rows(options.rows)
     table = results.table()
@@ -100,8 +100,7 @@ def _draw_trials(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
 def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     from ...training.trials.config import parse_measure
     from ...training.trials.matrix import make_matrix
-    from ...training.trials.merging import read_trials
-    from ...training.trials.results import measure
+    from ...training.trials.results import measure, read_trials
 
     results = read_trials(*options.sources).of_rows(options.rows)
     table = results.table()

@@ -55,8 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Report:
     """Describe the trials of a table, or the scores of models."""
-    from ...training.trials.merging import has_trials, read_trials
-    from ...training.trials.results import save_trials
+    from ...training.trials.results import has_trials, read_trials, save_trials
 
     if not any(map(has_trials, options.directories)):
         from ...hub.card_scores import has_scores

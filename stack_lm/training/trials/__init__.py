@@ -8,10 +8,8 @@ learning.py  the training of one trial, or of several at once
 workers.py   trials in worker processes
 unfinished.py  the state from which an interrupted trial resumes
 progress.py  the progress of a run, on standard error
-results.py   the results of finished trials in a directory
+results.py   the results of finished trials in directories, merged if there are several
 computation.py  the computation of a trained model on one string
-schedule.py  planned trials, and groups of them
-merging.py   the merged results of several runs of a table
 matrix.py    a table as a matrix of tasks and networks
 run.py       all trials of a table, resumed after interruptions
 """

@@ -21,9 +21,11 @@ from typing import Any
 
 from ...core.atomic import atomic_file, make_directories, reason_of, write_text
 from ...core.config_files import dump_yaml, read_yaml
+from ...core.console import print_note
 from ...core.errors import InputError
 from ...core.messages import similar_path
 from ...tasks.scores import overall
+from ..base_config import differences
 from ..lock import RunLock
 from . import unfinished
 from .config import IN_NATS, Row, Table, choose_rows, parse_measure
@@ -234,6 +236,56 @@ def differ_by_rounding(first: Record, second: Record) -> bool:
     one, other = first["history"], second["history"]
     losses = [history[0]["loss"] for history in (one, other)]
     return one != other and None not in losses and math.isclose(*losses, rel_tol=1e-3)
+
+
+def has_trials(directory: str | Path) -> bool:
+    """True if a directory has a table of trials."""
+    return (Path(directory) / TABLE_FILE).is_file()
+
+
+def _described(table: Table) -> dict[str, Any]:
+    values = dataclasses.asdict(table)
+    rows = {row.name: dataclasses.asdict(row) for row in table.rows}
+    del values["output_dir"]
+    return values | {"rows": rows}
+
+
+def _check_config(first: tuple[Path, Record], path: Path, record: Record) -> None:
+    before, now = ({**config, "seed": None} for config in (first[1]["config"], record["config"]))
+    for key, one, other in differences(before, now):
+        raise InputError(
+            f"{first[0]} and {path} have trials of {record['row']!r} in which {key} is {one!r} and {other!r}"
+        )
+
+
+def read_trials(*directories: str | Path) -> Trials:
+    """Read the trials of runs of one table from their directories.
+
+    Args:
+        directories: the directories of the runs.
+
+    Raises:
+        InputError: if there are none, they are of different tables or configurations, or they disagree about a trial.
+            A trial that was run twice, at once with other trials and so with other rounding, counts once, with a note.
+    """
+    parts = [ResultsDirectory(directory) for directory in directories]
+    tables = [part.table() for part in parts]
+    if len(parts) == 1:
+        return parts[0]
+    origins: dict[tuple[str, int], tuple[Path, Record]] = {}
+    rows: dict[str, tuple[Path, Record]] = {}
+    for part, table in zip(parts, tables, strict=True):
+        for key, one, other in differences(_described(tables[0]), _described(table)):
+            raise InputError(f"{parts[0].path} and {part.path} are of different tables: {key} is {one!r} and {other!r}")
+        for record in part.records:
+            _check_config(rows.setdefault(record["row"], (part.path, record)), part.path, record)
+            origin, first = origins.setdefault((record["row"], record["seed"]), (part.path, record))
+            if not same_outcome(first, record):
+                trial = f"seed {record['seed']} of {record['row']!r}"
+                if not differ_by_rounding(first, record):
+                    raise InputError(f"{origin} and {part.path} have different results of {trial}; remove one of them")
+                print_note(f"{origin} and {part.path} both ran {trial}, with other rounding; {origin}'s counts")
+    return Trials(tables[0], [record for _, record in origins.values()])
 
 
 def measure(records: Sequence[Record], name: str) -> float | None:

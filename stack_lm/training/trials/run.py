@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import math
 import platform
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from ...tasks import FileTask, Task, make_task, task_names
 from ...tasks.checks import check_own
 from ...tasks.kinds import KINDS, score_names
 from ...tasks.scores import overall
-from ..base_config import first_difference
+from ..base_config import differences
 from .config import (
     OVERRIDES,
     STATISTICS,
@@ -35,12 +36,25 @@ from .config import (
     single_row,
 )
 from .results import TABLE_FILE, ResultsDirectory
-from .schedule import PlannedTrial, describe_group, grouped
 from .unfinished import StateFile, begun_rows, state_files
 from .workers import Job, run_jobs
 
 # The statistics of each score in a one-row table of a preset and a task.
 _STATISTICS = STATISTICS[:4]
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedTrial:
+    """A trial of a table."""
+
+    number: int  # of the row, from 0
+    row: Row
+    config: TaskConfig
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The key that identifies the trial in a directory of results."""
+        return self.row.name, self.config.seed
 
 
 class Experiment:
@@ -210,9 +224,7 @@ class Experiment:
         for row, seed, config in earlier:
             if (row, seed) not in configs:
                 continue
-            difference = first_difference(config, configs[row, seed])
-            if difference is not None:
-                key, before, now = difference
+            for key, before, now in differences(config, configs[row, seed]):
                 raise InputError(
                     f"{self.results.path} has trials of {row!r} in which {key} was {before!r}; it is {now!r} now. Run "
                     "the row again with --overwrite --rows, or name another output_dir"
@@ -234,11 +246,13 @@ class Experiment:
         taken = {trial.key for group, _ in begun for trial in group}
         new = [trial for trial in trials if trial.key not in taken]
         most = min(self.together, max(1, math.ceil(len(new) / self.jobs))) if self.device == "cpu" else 1
-        groups = grouped(new, lambda number: 1 if number in self._alone else most)
         files = [*begun]
-        for group in groups:
-            configs = [comparable(trial.config) for trial in group]
-            files.append((group, StateFile.of(self.results.path, group[0].number, group[0].row.name, configs)))
+        for number, of_row in itertools.groupby(new, key=lambda trial: trial.number):
+            trials_of_row, size = list(of_row), 1 if number in self._alone else most
+            for start in range(0, len(trials_of_row), size):
+                group = trials_of_row[start : start + size]
+                configs = [comparable(trial.config) for trial in group]
+                files.append((group, StateFile.of(self.results.path, number, group[0].row.name, configs)))
         files.sort(key=lambda pair: pair[1].number)
         groups = [group for group, _ in files]
         path = self.results.model_directory
@@ -253,7 +267,7 @@ class Experiment:
                 advance((share - shares[job]) * len(groups[job]))
                 shares[job] = share
                 if text and not self.quiet and (share == 0 or clocks[job].due()):
-                    print_note(f"{describe_group(groups[job])}: {text}")
+                    print_note(f"{_describe_group(groups[job])}: {text}")
 
             for i, results in run_jobs(jobs, self.jobs, report):
                 pairs = list(zip(groups[i], results, strict=True))
@@ -327,6 +341,16 @@ def _overridden(table: Table, overrides: Mapping[str, Any], output_dir: str, see
         merge(changes, dict(overrides))
         rows.append(dataclasses.replace(row, seeds=seeds or row.seeds, **changes))
     return dataclasses.replace(table, rows=rows, output_dir=output_dir, seeds=seeds or table.seeds)
+
+
+def _describe_group(trials: Sequence[PlannedTrial]) -> str:
+    """Describe trials of a row in a few words."""
+    seeds = [trial.config.seed for trial in trials]
+    if seeds == [*range(seeds[0], seeds[0] + len(seeds))] and len(seeds) > 1:
+        seeds_text = f"{seeds[0]} to {seeds[-1]}"
+    else:
+        seeds_text = ", ".join(map(str, seeds))
+    return f"{trials[0].row.name}, seed{'s' * (len(seeds) > 1)} {seeds_text}"
 
 
 def _record(trial: PlannedTrial, result: dict[str, Any]) -> dict[str, Any]:
