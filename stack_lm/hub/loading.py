@@ -68,9 +68,7 @@ def load_pretrained(
         _check_complete(report, what, config)
         _check_values(model, tokenizer)
         if tokenizer.init_kwargs.get("lowercase", "none") != "none":
-            raise InputError(
-                "its tokenizer is from an earlier version, which kept its case rule outside tokenizer.json"
-            )
+            raise InputError("its tokenizer, of an earlier version, has its case rule outside tokenizer.json")
     except Exception as error:  # many kinds: of the hub, of safetensors, of json, ValueErrors of configurations
         raise cannot_load(what, path, error) from error
     return model.to(target), tokenizer

@@ -122,9 +122,7 @@ def ask_hub(name: str, file: str) -> dict[str, Any]:
     except Exception as error:  # the network has many kinds
         if not isinstance(try_to_load_from_cache(name, file), str):
             reason = "HF_HUB_OFFLINE is set" if isinstance(error, OfflineModeIsEnabled) else first_line(error)
-            raise InputError(
-                f"there is no such directory, and the hub cannot be reached ({reason}){_near(name)}"
-            ) from error
+            raise InputError(f"no such directory, and the hub cannot be reached ({reason}){_near(name)}") from error
         print_note(f"the hub cannot be reached: {name} comes from its cache")
         return {"local_files_only": True}
     return {}

@@ -136,9 +136,7 @@ class MemoryLayers:
         """
         layer = self.memories[self.layer]
         if not self.makes_trees:
-            raise InputError(
-                f"memory={layer.memory.name!r} has no single pair of push and pop strengths to make trees from"
-            )
+            raise InputError(f"memory={layer.memory.name!r} has no single push and pop strength to make trees from")
         free = _free_strengths(layer)
         if not free:
             raise InputError("the model's push and pop strengths are both fixed: they say nothing about structure")

@@ -55,9 +55,7 @@ class NumberClassifier:
     ) -> None:
         self.label_ids = {str(label): i for label, i in (model.config.label2id or {}).items()}
         if not set(LABELS) <= self.label_ids.keys():
-            raise InputError(
-                f"a number classifier has the labels {' and '.join(LABELS)}; this has {', '.join(self.label_ids)}"
-            )
+            raise InputError(f"a number classifier has the labels VBP and VBZ; this has {', '.join(self.label_ids)}")
         if tokenizer.pad_token is None:
             raise InputError("a number classifier's tokenizer has a padding token, as batches need it; this has none")
         self.model = model.eval()

@@ -206,9 +206,7 @@ class ModelScorer(SequenceReader):
             strengths = getattr(state, "strengths", None)
             if strengths is None or strengths.shape != (1, step):
                 name = self.memories[self.layer].memory.name if self.memories else "none"
-                raise InputError(
-                    f"the contents of memory={name!r} cannot be shown: it does not keep one strength for each step"
-                )
+                raise InputError(f"the contents of memory={name!r} have no strength for each step, so none are shown")
             if word >= 0:
                 by_word = np.bincount(
                     encoding.word_of[:step] + 1, weights=strengths[0].double().cpu(), minlength=len(words) + 1
@@ -277,9 +275,7 @@ class ModelScorer(SequenceReader):
         """
         longest = max((len(scored.ids) - 1 for group in groups for scored in group), default=0)
         if self._positions is not None and longest > self._positions:
-            raise InputError(
-                f"a sentence has {longest} tokens to read, but the model has positions for {self._positions} only"
-            )
+            raise InputError(f"a sentence has {longest} tokens to read; the model has {self._positions} positions")
         self._check_room(longest, "a sentence")
         results = [np.full(len(group), np.nan) for group in groups]
         ends: dict[tuple[int, ...], list[End]] = {}

@@ -35,9 +35,7 @@ class SpanScorer:
         self.model, self.tokenizer, self.batch_tokens = model.eval(), tokenizer, batch_tokens
         self._encoder = SentenceEncoder(tokenizer, begin=True, end=True)
         if not (self._encoder.begin and self._encoder.end):
-            raise InputError(
-                "a span parser reads the tokens around a sentence: its tokenizer must have tokens for both ends"
-            )
+            raise InputError("a span parser's tokenizer must have tokens that begin and end sentences")
 
     def split(self, text: str) -> list[str]:
         """The words of a text, as the tokenizer separates them."""
@@ -53,9 +51,7 @@ class SpanScorer:
         """
         for number, words in enumerate(sentences, start=1):
             if len(words) > LONGEST:
-                raise InputError(
-                    f"sentence {number} has {len(words):,} words; a span parser can parse {LONGEST:,} at most"
-                )
+                raise InputError(f"sentence {number} has {len(words):,} words; a span parser reads at most {LONGEST:,}")
         for encoding in self._encoder.encode([escape_words(words) for words in sentences], None):
             yield encoding.ids, _fences(encoding)
 

@@ -279,9 +279,7 @@ def _checked(sentences: Any) -> list[Any]:
         try:
             " ".join(words).encode()
         except UnicodeEncodeError as error:
-            raise InputError(
-                f"sentence {number}, character {error.start + 1}: not a valid character in text"
-            ) from error
+            raise InputError(f"sentence {number}: character {error.start + 1} is not valid in text") from error
     return texts
 
 

@@ -376,9 +376,7 @@ def changed(name: str, split: Split | None, changes: Mapping[str, Any]) -> Split
     """
     result = build(Split, (asdict(split) if split else {}) | dict(changes), f"splits.{name}.")
     if result.shortest > result.longest:
-        raise InputError(
-            f"the sizes of {name} must be from a smaller to a larger one; got {result.shortest} to {result.longest}"
-        )
+        raise InputError(f"the sizes of {name} must not decrease; got {result.shortest} to {result.longest}")
     return result
 
 

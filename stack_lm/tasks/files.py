@@ -161,10 +161,8 @@ class FileTask(Task):
             InputError: for a symbol or label that no training string has, or lengths that the kind does not allow.
         """
         if self.own_kind in ("tagging", "next_symbols") and len(row.source) != len(row.target):
-            raise InputError(
-                f"{row.where}: in a {self.own_kind} task the output has a symbol for each of the input; it has "
-                f"{len(row.target)} for {len(row.source)}"
-            )
+            sizes = f"got {len(row.target)} for {len(row.source)}"
+            raise InputError(f"{row.where}: a {self.own_kind} task has an output symbol for each input symbol; {sizes}")
         if not row.source and self.own_kind in ("tagging", "next_symbols", "classification") and not self._begin:
             hint = "; begin=true lets it be classified" if self.own_kind == "classification" else ""
             raise InputError(f"{row.where}: the string is empty{hint}")

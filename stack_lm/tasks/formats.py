@@ -167,10 +167,8 @@ class PerStepFormat(TransductionFormat):
             late = [self.blank] * len(pair.target)
             return [*pair.source, *late], [IGNORED] * len(pair.source) + list(pair.target)
         if len(pair.source) != len(pair.target):
-            raise InputError(
-                "without a blank, source and target must be of one length; "
-                f"they are of {len(pair.source)} and {len(pair.target)}"
-            )
+            sizes = f"{len(pair.source)} and {len(pair.target)}"
+            raise InputError(f"without a blank, source and target must be of one length; they are of {sizes}")
         return list(pair.source), list(pair.target)
 
     def outputs(self, model: Any, pairs: Sequence[Transduction]) -> list[list[int]]:

@@ -100,9 +100,8 @@ def _read_automaton(text: str) -> Automaton:
     for state, row in arcs.items():
         for symbol, to in row.items():
             if to not in arcs:
-                raise InputError(
-                    f"the move of {state!r} for {symbol!r} leads to {shortened(to, 60)!r}, which is no state with a row"
-                )
+                target = shortened(to, 60)
+                raise InputError(f"the move of {state!r} for {symbol!r} leads to {target!r}, no state with a row")
     return Automaton(starts[0], arcs, accepting, symbols)
 
 

@@ -178,9 +178,8 @@ def read(files: tuple[tuple[str, Path], ...], stamps: tuple[tuple[int, int], ...
         file_columns, parts[name] = reading.rows(file)
         columns = columns or file_columns
         if file_columns != columns:
-            raise InputError(
-                f"{file} has the columns {','.join(file_columns)}, and {files[0][1]} has {','.join(columns)}"
-            )
+            before = f"{files[0][1]} has {','.join(columns)}"
+            raise InputError(f"{file} has the columns {','.join(file_columns)}, and {before}")
         with open(file, "rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     tests = [row for name in parts if name.startswith("test_") for row in parts[name]]

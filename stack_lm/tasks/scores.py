@@ -124,9 +124,7 @@ def score_outputs(outputs: Sequence[Sequence[int]], targets: Sequence[Sequence[i
         InputError: if there are none, or the numbers of outputs and targets differ.
     """
     if len(outputs) != len(targets) or not targets:
-        raise InputError(
-            f"there must be one output for each target, and at least one; got {len(outputs)} and {len(targets)}"
-        )
+        raise InputError(f"each target, at least one, must have an output; got {len(outputs)} and {len(targets)}")
     symbols, ends = [], []
     for output, target in zip(outputs, targets, strict=True):
         places = [place for place, symbol in enumerate(target) if symbol != IGNORED]

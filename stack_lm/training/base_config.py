@@ -227,10 +227,7 @@ class BaseLoopConfig:
             InputError: naming them.
         """
         if self.decay_steps and self.schedule != "constant":
-            raise InputError(
-                "training.decay_steps is the end of a constant learning rate, so training.schedule must be constant; "
-                f"got {self.schedule}"
-            )
+            raise InputError(f"training.decay_steps needs training.schedule constant; got {self.schedule}")
         if self.initial_model is not None:
             from ..hub.locating import find_models
 

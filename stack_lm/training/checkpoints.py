@@ -80,9 +80,7 @@ def find_checkpoint(directory: Path) -> tuple[Path | None, list[str]]:
         elif read_state(checkpoint) is not None:
             return checkpoint, [*damaged, f"{checkpoint} has no {MANIFEST_FILE}, so its files are not checked"]
     if damaged:
-        raise InputError(
-            f"{damaged[0]}; there is no other checkpoint to resume from. Restore it, or start anew with --overwrite"
-        )
+        raise InputError(f"{damaged[0]}; there is no other checkpoint: restore it, or start anew with --overwrite")
     return None, []
 
 

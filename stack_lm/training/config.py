@@ -162,9 +162,7 @@ class RunConfig(TextRunConfig):
         if self.data.streaming and self.training.max_steps is None:
             raise InputError("data.streaming needs training.max_steps: the length of a stream is not known")
         if self.data.streaming and self.data.validation is None and self.data.held_out >= 1:
-            raise InputError(
-                f"data.held_out of a stream is a share of its documents, below 1; got {self.data.held_out:g}"
-            )
+            raise InputError(f"data.held_out of a stream must be a share below 1; got {self.data.held_out:g}")
         if self.data.streaming and self.data.limit is not None:
             raise InputError("data.limit is not for a stream, which training.max_steps limits")
         if self.data.streaming and self.data.held_out_seed is not None:
@@ -173,9 +171,8 @@ class RunConfig(TextRunConfig):
         if tokens is not None and self.data.mode == "continuous":
             raise InputError("training.tokens_per_batch is for sentences; continuous text uses batch_size")
         if tokens is not None and tokens < self.data.max_length:
-            raise InputError(
-                f"training.tokens_per_batch must be at least data.max_length, {self.data.max_length}; got {tokens}"
-            )
+            least = self.data.max_length
+            raise InputError(f"training.tokens_per_batch must be at least data.max_length, {least}; got {tokens}")
 
     def find_data(self) -> None:
         """See `BaseConfig.find_data`."""

@@ -230,10 +230,8 @@ def _naming_lost_workers() -> Iterator[None]:
     try:
         yield
     except BrokenProcessPool as error:
-        raise InputError(
-            "a process that tokenises has ended unexpectedly, perhaps for lack of memory; a smaller data.workers or "
-            "data.pool takes less"
-        ) from error
+        needs = "perhaps for lack of memory; a smaller data.workers or data.pool takes less"
+        raise InputError(f"a process that tokenises has ended unexpectedly, {needs}") from error
 
 
 _encoder: TextEncoder

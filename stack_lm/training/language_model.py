@@ -75,9 +75,7 @@ class Trainer(TrainingLoop):
             raise InputError(f"training.loss_dtype is not for {type(model).__name__}, which computes the loss itself")
         self.notes += [note] if note else []
         if self.config.training.softmax_samples and "softmax_samples" not in takes:
-            raise InputError(
-                f"training.softmax_samples is not for {type(model).__name__}, whose forward method has no such argument"
-            )
+            raise InputError(f"training.softmax_samples is not for {type(model).__name__}, which has no such argument")
         return model, self.data.batches
 
     def collate(self, batch: Segments | Sequence[Sequence[int]]) -> Collated:

@@ -390,15 +390,10 @@ class TrainingLoop(ABC):
         state = read_state(checkpoint) or {}
         missing = {"step", "sequences", "seconds", "processes", "position", "record", "scheduler"} - state.keys()
         if missing:
-            raise InputError(
-                f"{checkpoint} is from another version: its {STATE_FILE} lacks {', '.join(sorted(missing))}"
-            )
+            raise InputError(f"{checkpoint} is from another version: {STATE_FILE} lacks {', '.join(sorted(missing))}")
         before, now = state["processes"], self.accelerator.num_processes
         if self.carried is not None and before != now:
-            raise InputError(
-                f"{checkpoint} is of {before} process(es), and this run has {now}: resume continuous text on as many "
-                "processes as it began with"
-            )
+            raise InputError(f"{checkpoint} of continuous text is of {before} process(es), and this run has {now}")
         self.accelerator.load_state(str(checkpoint))
         if self.carried is not None:
             self.carried.load(checkpoint, self.accelerator.process_index)

@@ -60,9 +60,8 @@ def check_causal(model: PreTrainedModel) -> None:
     changes = (first - second).abs().amax((0, 2))
     if changes[:2].max() > 1e-6 * changes[2:].max():  # more than rounding
         note = "; model.is_decoder=true may make it one" if hasattr(model.config, "is_decoder") else ""
-        raise InputError(
-            f"model.model_type {model.config.model_type!r} is no causal language model: it sees later tokens{note}"
-        )
+        name = model.config.model_type
+        raise InputError(f"model.model_type {name!r} is no causal language model: it sees later tokens{note}")
 
 
 def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
@@ -201,10 +200,8 @@ def take_weights(model: PreTrainedModel, weights: Mapping[str, Tensor], source: 
     own = model.state_dict()
     for name, tensor in own.items():
         if name in weights and weights[name].shape != tensor.shape:
-            raise InputError(
-                f"{source} has another shape of model: {name} is {list(tensor.shape)} here, there "
-                f"{list(weights[name].shape)}"
-            )
+            here, there = list(tensor.shape), list(weights[name].shape)
+            raise InputError(f"{source} has another shape of model: {name} is {here} here, there {there}")
     taken = {name: weights[name] for name in own if name in weights}
     if not taken:
         raise InputError(f"{source} has another kind of model: none of its weights is in {type(model).__name__}")

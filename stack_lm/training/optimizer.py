@@ -86,10 +86,8 @@ def make_scheduler(loop: BaseLoopConfig, optimizer: torch.optim.Optimizer, updat
         InputError: if the warm-up and the decay take more updates than the run has.
     """
     if loop.decay_steps and loop.warmup_steps + loop.decay_steps > updates:
-        raise InputError(
-            f"training.warmup_steps and decay_steps, {loop.warmup_steps:,} and {loop.decay_steps:,}, are more than "
-            f"the {updates:,} updates of the run"
-        )
+        both = f"{loop.warmup_steps:,} and {loop.decay_steps:,}"
+        raise InputError(f"training.warmup_steps and decay_steps, {both}, are more than the run's {updates:,} updates")
     name: str = "constant_with_warmup" if loop.schedule == "constant" else loop.schedule
     options: dict[str, Any] = {}
     if loop.decay_steps:

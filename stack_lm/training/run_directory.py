@@ -225,17 +225,11 @@ class RunDirectory:
                 raise InputError(f"{self.path} is not a run (it has no {CONFIG_FILE}), so it is not overwritten")
             return None, []
         if not self._resume or not is_run:
-            raise InputError(
-                f"{self.path} is not empty; resume its run with --resume, replace it with --overwrite, or name "
-                "another output_dir"
-            )
+            raise InputError(f"{self.path} is not empty: --resume its run, --overwrite it, or name another output_dir")
         self._check_same_run()
         checkpoint, warnings = find_checkpoint(self.checkpoints)
         if checkpoint is None and self._model_files():
-            raise InputError(
-                f"{self.path} has a trained model but no checkpoint to resume from; replace it with --overwrite, or "
-                "name another output_dir"
-            )
+            raise InputError(f"{self.path} has a model but no checkpoint: --overwrite it, or name another output_dir")
         return checkpoint, warnings
 
     def _check_same_run(self) -> None:

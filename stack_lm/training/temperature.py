@@ -56,10 +56,8 @@ class TemperatureSchedule(TrainerCallback):
             ValueError: if it has none.
         """
         if not temperatures(model):
-            raise ValueError(
-                "a temperature schedule needs a model whose operation_control is 'softmax_temperature' or "
-                "'gumbel_softmax'; this one has no temperature"
-            )
+            needed = "operation_control='softmax_temperature' or 'gumbel_softmax'"
+            raise ValueError(f"a temperature schedule needs a model with {needed}; this one has no temperature")
 
     @torch.no_grad()
     def step(self, model: nn.Module, sequences: int) -> None:

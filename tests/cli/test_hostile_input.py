@@ -246,7 +246,7 @@ def test_the_hub_is_asked_once(capsys, monkeypatch):
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
     answer = ConnectionError("no route")
-    assert "from no/such: there is no such directory, and the hub cannot be reached (no route)" in fails(
+    assert "from no/such: no such directory, and the hub cannot be reached (no route)" in fails(
         capsys, "parse", "no/such", "a"
     )
     missing = SimpleNamespace(headers={}, request=SimpleNamespace(method="GET", url=""), status_code=404)

@@ -85,7 +85,7 @@ def test_carriage_returns(capsys, folder, model):
     ("task", "content", "message"),
     [
         ("groups/word_problem", b",e,\xe9\ne,e,a\n", "t.csv, line 1: not UTF-8 text"),
-        ("automaton:t.csv", b",a\n->*q," + b"p" * 200_000, "which is no state with a row"),
+        ("automaton:t.csv", b",a\n->*q," + b"p" * 200_000, "no state with a row"),
     ],
 )
 def test_tables_of_symbols(capsys, folder, task, content, message):

@@ -77,7 +77,7 @@ def test_memories_without_a_strength_for_each_step_are_refused():
             empty = super().initial_state(batch_size, length, **kwargs)
             return empty._replace(values=empty.values.new_zeros(batch_size, 1, 3), strengths=torch.zeros(batch_size, 1))
 
-    with pytest.raises(InputError, match="memory='other' cannot be shown: it does not keep one strength"):
+    with pytest.raises(InputError, match="memory='other' have no strength for each step"):
         word_scorer(memory="other").memory_contents(WORDS)
     with pytest.raises(InputError, match="memory='none'"):
         word_scorer(memory="none").memory_contents(WORDS)
@@ -105,5 +105,5 @@ def test_each_head_has_strengths_of_its_own_and_their_mean_makes_trees():
     assert trace.distributions["push_distribution_head_1"].shape == (len(WORDS), 4)
     assert not trace.operations
     assert made.parsing_signal == "push_strength"
-    with pytest.raises(InputError, match="it does not keep one strength for each step"):
+    with pytest.raises(InputError, match="have no strength for each step"):
         made.memory_contents(WORDS)

@@ -229,7 +229,7 @@ def test_parsing_signal():
     with pytest.raises(InputError, match="both fixed"):
         _ = word_scorer(push_control=1.0, pop_control=1.0).parsing_signal
     for memory in ("deque", "baby_ntm"):
-        with pytest.raises(InputError, match=f"memory='{memory}' has no single pair of push and pop strengths"):
+        with pytest.raises(InputError, match=f"memory='{memory}' has no single push and pop strength"):
             _ = word_scorer(memory=memory).parsing_signal
 
 
@@ -301,7 +301,7 @@ def test_sentences_longer_than_the_model():
     length = len(scorer.tokenizer(" ".join(words)).input_ids)
     assert length >= scorer.model.config.max_position_embeddings == 64
     assert np.isfinite(scorer.trace([["a"], words * 2])[1].logprobs[1:]).all()  # in windows
-    with pytest.raises(InputError, match="the model has positions for 64 only"):
+    with pytest.raises(InputError, match="the model has 64 positions"):
         scorer.sentence_logprobs([[words * 2, words]])
 
 

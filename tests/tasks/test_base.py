@@ -145,7 +145,7 @@ def test_datasets():
         ({"train": {"size": 3}}, "unknown key 'splits.train.size'; the keys here are number, shortest, longest, bal"),
         ({"train": {"number": 0}}, "splits.train.number must be an integer of at least 1; got 0"),
         ({"train": 3}, "splits.train must be a mapping; got 3"),
-        ({"train": {"shortest": 9}}, "from a smaller to a larger one; got 9"),
+        ({"train": {"shortest": 9}}, "the sizes of train must not decrease; got 9"),
         ({"dev": {"number": 3}}, "the key 'splits.dev.shortest' is missing"),
     ],
 )

@@ -156,7 +156,7 @@ def test_weights_of_arcs():
         ("grammar:F", "S -> ", "the language has only the empty string"),
         ("grammar:F", "S -> '</s>'", "</s> must not be a symbol of a language"),
         ("automaton:F", "q,a\nq0,q0\n", "one state is marked as the start, as `->q0`; got none"),
-        ("automaton:F", "q,a\n->q0,q1\n", "the move of 'q0' for 'a' leads to 'q1', which is no state with a row"),
+        ("automaton:F", "q,a\n->q0,q1\n", "the move of 'q0' for 'a' leads to 'q1', no state with a row"),
         ("automaton:F", "q,a,b\n->q0,q0\n", "state 'q0' has 1 moves for 2 symbols"),
         ("automaton:F", "q,a\n->q0,q0\n", "the language is empty: no string leads from the start"),
         ("automaton:F", "q,a\n->q0,q0\nq0,q0\n", "state 'q0' has two rows"),

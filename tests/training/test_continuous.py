@@ -154,5 +154,5 @@ def test_another_number_of_processes_is_refused(tmp_path, text):
     (checkpoint / "trainer_state.json").write_text(json.dumps(state))
     (checkpoint / "manifest.json").unlink()
     longer = replace(settings, training=replace(settings.training, epochs=2))
-    with pytest.raises(InputError, match=r"is of 2 process\(es\), and this run has 1: resume continuous text"):
+    with pytest.raises(InputError, match=r"of continuous text is of 2 process\(es\), and this run has 1"):
         Trainer(longer, resume=True, quiet=True)

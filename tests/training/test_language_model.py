@@ -428,7 +428,7 @@ def test_nan_in_the_loss_stops_without_a_model(tmp_path):
         ({"model": {"memory": "heap"}}, "model: memory must be one of .*; got 'heap'"),
         (
             {"training": LoopConfig(temperature_decay=0.1)},
-            "temperature_decay: .* needs a model whose operation_control",
+            "temperature_decay: .* needs a model with operation_control",
         ),
         ({"training": LoopConfig(tracker="nonesuch")}, "training.tracker.*: Unsupported logging capability: nonesuch"),
     ],

@@ -73,9 +73,9 @@ def test_a_resumed_run_has_the_rates_of_its_own_schedule(tmp_path, capsys, befor
 
 
 def test_a_fall_that_cannot_be(tmp_path, capsys):
-    with pytest.raises(InputError, match="decay_steps is the end of a constant learning rate.*got linear"):
+    with pytest.raises(InputError, match="decay_steps needs training.schedule constant; got linear"):
         run_config(tmp_path, schedule="linear", decay_steps=3).check()
-    with pytest.raises(InputError, match="warmup_steps and decay_steps, 3 and 13, are more than the 15 updates"):
+    with pytest.raises(InputError, match="warmup_steps and decay_steps, 3 and 13, are more than the run's 15 updates"):
         Trainer(run_config(tmp_path, epochs=1, warmup_steps=3, decay_steps=13))
     assert "loss" not in capsys.readouterr().err
 

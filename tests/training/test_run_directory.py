@@ -254,7 +254,7 @@ def test_a_model_without_checkpoints_is_not_trained_anew(tmp_path, kind):
     kind.run(tmp_path / "run", epochs=1)
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     before = files(tmp_path / "run")
-    with pytest.raises(InputError, match="has a trained model but no checkpoint to resume from; replace it with"):
+    with pytest.raises(InputError, match="has a model but no checkpoint: --overwrite it"):
         kind.run(tmp_path / "run", epochs=1, resume=True)
     assert files(tmp_path / "run") == before
 
@@ -266,7 +266,7 @@ def test_a_directory_that_is_not_empty_is_refused(tmp_path, kind):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
     for resume in (False, True):
-        with pytest.raises(InputError, match="is not empty; resume its run with --resume"):
+        with pytest.raises(InputError, match="is not empty: --resume its run"):
             kind.run(tmp_path / "run", resume=resume)
     with pytest.raises(InputError, match=r"is not a run \(it has no training_config.yaml\), so it is not overwritten"):
         kind.run(tmp_path / "run", overwrite=True)

@@ -214,7 +214,7 @@ def test_bad_input(gold, parser, tmp_path, capsys):
         ([f"data.trees=[{gold}, {other}]"], "have different words in tree"),
         ([f"data.trees={tmp_path}/none*.mrg"], "no file matches "),
         ([f"data.trees={gold}", f"data.validation={short}"], "short.mrg: no sentence has three words or more"),
-        ([f"data.trees=[{gold}]", "tokenizer.add_eos=false"], "its tokenizer must have tokens for both ends"),
+        ([f"data.trees=[{gold}]", "tokenizer.add_eos=false"], "tokenizer must have tokens that begin and end sentences"),
     ):
         output = tmp_path / "run"
         assert stack_lm(["train", "parser", *arguments, f"output_dir={output}"]) != 0
@@ -226,7 +226,7 @@ def test_bad_input(gold, parser, tmp_path, capsys):
         assert stack_lm(["parse", str(parser), "the dog", f"--{key}", value]) != 0
         assert f"it takes no {key.replace('-', '_')} (--{key})" in capsys.readouterr().err
     long = ["a"] * 2001
-    with pytest.raises(InputError, match="sentence 2 has 2,001 words; a span parser can parse 2,000 at most"):
+    with pytest.raises(InputError, match="sentence 2 has 2,001 words; a span parser reads at most 2,000"):
         Parser.from_pretrained(str(parser), device="cpu")([["the", "dog"], long])
     with pytest.raises(InputError, match="language model"):
         from stack_lm import ModelScorer

@@ -56,7 +56,7 @@ def test_the_trainer_calls_it_once_an_update(tmp_path):
     (saved,) = temperatures(StackRNNForCausalLM.from_pretrained(tmp_path / "checkpoint-6"))
     assert torch.equal(saved, temperature)
     plain = StackRNNForCausalLM(tiny_config())
-    with pytest.raises(ValueError, match="a temperature schedule needs a model whose operation_control is"):
+    with pytest.raises(ValueError, match="a temperature schedule needs a model with operation_control="):
         Trainer(plain, arguments, train_dataset=data, callbacks=[schedule]).train()
 
 

@@ -396,7 +396,7 @@ def test_models_are_scored_on_the_strings_of_a_file(capsys, tmp_path, strings):
     [
         ("a b,a a\n", ["m"], "line 1 does not agree with test/per_step: the output is a a, the task's a b"),
         ("a b,a b\n", ["m", "other"], "the models must be of one task; "),
-        ("a b,a b\n", ["nowhere"], "has no model of a task: there is no task.json"),
+        ("a b,a b\n", ["nowhere"], "has no model of a task (no task.json)"),
     ],
 )
 def test_strings_that_cannot_be_scored(capsys, tmp_path, strings, content, models, message):

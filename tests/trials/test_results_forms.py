@@ -102,7 +102,7 @@ def test_a_matrix(capsys, first):
 def test_a_table_that_is_no_matrix(tmp_path):
     table = {"title": "T", "columns": ["model"], "measures": ["accuracy.mean"]}
     rows = [{"cells": ["RNN"], "preset": "p", "task": "t"}]
-    with pytest.raises(InputError, match="a matrix has a column of tasks and one of networks"):
+    with pytest.raises(InputError, match="a matrix has columns of tasks and of networks"):
         make_matrix(Table.build(table | {"rows": rows}))
 
 

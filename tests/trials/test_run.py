@@ -143,7 +143,7 @@ def test_results_of_another_configuration_are_not_mixed(capsys, files):
     assert train(capsys, files / "table.yaml", "--seeds", 1)[0] == 0
     before = lines(files)
     for arguments, message in (
-        ((), "is not empty; continue its trials with --resume, run them again with --overwrite"),
+        ((), "is not empty: --resume its trials, --overwrite them"),
         (("--resume", "training.epochs=3"), "in which training.epochs was 2; it is 3 now"),
     ):
         status, _, err = train(capsys, files / "table.yaml", "--seeds", 1, *arguments)

@@ -173,7 +173,7 @@ def test_states_that_do_not_fit(capsys, files, monkeypatch):
         path.write_bytes(content)
         status, err = run_table(capsys, files / "table.yaml", "--resume")
         assert status == 2
-        assert "0.safetensors is damaged, or no state of unfinished trials; remove it, and its trials begin anew" in err
+        assert "0.safetensors is no state of trials, or damaged; remove it, and its trials begin anew" in err
         assert len(err.splitlines()) == 1
     path.write_bytes(before)
     status, err = run_table(capsys, files / "table.yaml", "--resume", "training.learning_rate=0.5")

@@ -39,9 +39,7 @@ def _open(request: Request, name: str, config: str | None, segmentation: str) ->
     dataset, first = open_dataset(f"{name}:{config}" if config else name, request.split)
     column = choose_column(first, request.column, f"the dataset {name!r}")
     if not isinstance(first[column], str):
-        raise InputError(
-            f"the column {column!r} of the dataset {name!r} has no text; its columns are {', '.join(first)}"
-        )
+        raise InputError(f"the column {column!r} of {name!r} has no text; its columns are {', '.join(first)}")
     documents = (document[column] for document in dataset.take(2_000))
     segmenter = Segmenter(request.segmentation or segmentation, documents, split_words=request.split_words)
     stream = DocumentStream(request.source, dataset, column, segmenter)

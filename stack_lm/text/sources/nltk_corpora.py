@@ -24,10 +24,8 @@ def open_nltk(request: Request) -> Corpus:
     try:
         reader.ensure_loaded()
     except LookupError as error:
-        raise InputError(
-            f"the NLTK corpus {name!r} is not installed: run `python -m nltk.downloader {name}`, "
-            "or set NLTK_DATA to where it is"
-        ) from error
+        get = f"run `python -m nltk.downloader {name}`, or set NLTK_DATA to where it is"
+        raise InputError(f"the NLTK corpus {name!r} is not installed: {get}") from error
     if isinstance(reader, PlaintextCorpusReader):
         # Its own sentences need a model that has to be downloaded; ours are learned from the text, once.
         @cache

@@ -237,7 +237,5 @@ def tagged_sentences(
     """
     for sentence in sentences:
         if not isinstance(sentence, tuple) or len(sentence) != 2 or isinstance(sentence[0], str):
-            raise InputError(
-                f"a sentence must be a pair (words, tags or None), such as (['dogs', 'bark'], None); got {sentence!r}"
-            )
+            raise InputError(f"a sentence must be (words, tags or None), as (['dogs', 'bark'], None); got {sentence!r}")
         yield sentence

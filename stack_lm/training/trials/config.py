@@ -395,9 +395,7 @@ def check_task_models(*directories: str | Path) -> None:
     """
     for directory in directories:
         if not is_task_model(directory):
-            raise InputError(
-                f"{directory} has no model of a task: there is no {TASK_FILE} in it{similar_path(directory)}"
-            )
+            raise InputError(f"{directory} has no model of a task (no {TASK_FILE}){similar_path(directory)}")
 
 
 def parse_measure(name: str) -> tuple[str, str, str]:

@@ -139,9 +139,7 @@ class Encoding:
         inputs, labels, masks = zip(*rows, strict=True)
         steps = torch.tensor([len(row) for row in inputs])
         if self.buffered and self._null is None and steps.unique().numel() > 1:
-            raise InputError(
-                f"strings of {self.task} differ in length, and it has no null symbol {NULL!r} to fill them"
-            )
+            raise InputError(f"strings of {self.task} differ in length, and it has no null symbol {NULL!r}")
         scored = padded(masks, False)
         continuations |= self.task.any_continuation
         trained = padded([self.kind.trained(*pair) for pair in zip(examples, rows, strict=True)], False)

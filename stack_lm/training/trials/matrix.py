@@ -35,10 +35,7 @@ def make_matrix(table: Table) -> Matrix:
         InputError: if the table has only one column.
     """
     if len(table.columns) < 2:
-        raise InputError(
-            f"a matrix has a column of tasks and one of networks or more; {table.title!r} has the column "
-            f"{', '.join(map(str, table.columns))}"
-        )
+        raise InputError(f"a matrix has columns of tasks and of networks; {table.title!r} has {table.columns}")
     rows = dict(zip(split_cells(table), table.rows, strict=True))
     tasks = {task: level_of(row.task) for (task, _), row in reversed(rows.items())}
     levels: dict[str, list[str]] = {}

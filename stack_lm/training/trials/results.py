@@ -253,9 +253,8 @@ def _described(table: Table) -> dict[str, Any]:
 def _check_config(first: tuple[Path, Record], path: Path, record: Record) -> None:
     before, now = ({**config, "seed": None} for config in (first[1]["config"], record["config"]))
     for key, one, other in differences(before, now):
-        raise InputError(
-            f"{first[0]} and {path} have trials of {record['row']!r} in which {key} is {one!r} and {other!r}"
-        )
+        row = record["row"]
+        raise InputError(f"{first[0]} and {path} have trials of {row!r} in which {key} is {one!r} and {other!r}")
 
 
 def read_trials(*directories: str | Path) -> Trials:

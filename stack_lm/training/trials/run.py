@@ -193,10 +193,7 @@ class Experiment:
         # Without them a run has failed at once, perhaps because of its table.
         begun = self.results.records or begun_rows(path)
         if begun and not (self.resume or self.overwrite):
-            raise InputError(
-                f"{path} is not empty; continue its trials with --resume, run them again with --overwrite, or name "
-                "another output_dir"
-            )
+            raise InputError(f"{path} is not empty: --resume its trials, --overwrite them, or name another output_dir")
         self._check_rows()
         self._check_finished()
 

@@ -74,10 +74,7 @@ class Trial:
         self.encoding = Encoding(task, architecture, one_boundary=self.loop.one_boundary)
         reduction = self.loop.loss_reduction
         if reduction == "steps" and task.step_reduction is None:
-            raise InputError(
-                f"training.loss_reduction='steps' needs a task whose loss is a sum over steps; {task.name} has none: "
-                "set training.loss_reduction=mean, or strings"
-            )
+            raise InputError(f"{task.name} has no loss over steps: set training.loss_reduction=mean, or strings")
         self.reduction = f"step_{task.step_reduction}" if reduction == "steps" else reduction
         torch.manual_seed(config.seed)
         with torch.device(device) if device == "meta" else nullcontext():

@@ -156,6 +156,4 @@ def _read(path: Path) -> tuple[StateFile, State]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         return StateFile(path, about["row"], about["configs"]), State(about["numbers"], tensors)
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{path} is damaged, or no state of unfinished trials; remove it, and its trials begin anew"
-        ) from error
+        raise InputError(f"{path} is no state of trials, or damaged; remove it, and its trials begin anew") from error
