@@ -84,9 +84,7 @@ class InterventionScorer(ModelScorer):
 
     @torch.inference_mode()
     def measure_means(
-        self,
-        sentences: Sequence[Sequence[str]],
-        tags: Sequence[Sequence[str]] | None = None,
+        self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]] | None = None
     ) -> dict[str, Tensor]:
         """Measure the means of the untouched memory over all tokens of a text, including special ones, for `under`.
 
@@ -102,7 +100,8 @@ class InterventionScorer(ModelScorer):
         plan, self._plan = self._plan, None
         try:
             for batch, ids in self._batches(sequences):
-                mask = self._token_mask(ids, [len(sequences[i]) for i in batch])
+                lengths = torch.tensor([len(sequences[i]) for i in batch], device=ids.device)
+                mask = torch.arange(ids.shape[1], device=ids.device) < lengths.unsqueeze(1)
                 for name, values in self._record(ids).items():
                     total = values[mask].double().sum(0)
                     sums[name] = sums[name] + total if name in sums else total
@@ -169,8 +168,3 @@ class InterventionScorer(ModelScorer):
             (words,) = np.nonzero(~special[row, :length])
             places[row, words] = np.random.default_rng([self._seed, number]).permutation(words)
         return torch.from_numpy(places).to(ids.device)
-
-    @staticmethod
-    def _token_mask(ids: Tensor, lengths: Sequence[int]) -> Tensor:
-        """The mask of tokens that are not padding [B, T]."""
-        return torch.arange(ids.shape[1], device=ids.device) < torch.tensor(lengths, device=ids.device).unsqueeze(1)

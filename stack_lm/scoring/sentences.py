@@ -5,7 +5,7 @@ Any `AutoModelForCausalLM` with a fast tokenizer works; one with memory layers a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self, get_args
 
 import numpy as np
@@ -201,7 +201,9 @@ class ModelScorer(SequenceReader):
         """
         (encoding,) = self._encoder.encode([words], None if tags is None else [tags])
         contents = np.zeros((len(words), len(words) + 1))
-        states = self._replay(encoding.ids) if self.memories else iter([None] * len(encoding.ids))
+        ids = torch.tensor([encoding.ids], device=self.model.device)
+        no_states = iter([None] * len(encoding.ids))
+        states = memory_states(self.memories[self.layer], self._record(ids)) if self.memories else no_states
         for step, (state, word) in enumerate(zip(states, encoding.word_of, strict=True), start=1):
             strengths = getattr(state, "strengths", None)
             if strengths is None or strengths.shape != (1, step):
@@ -224,10 +226,6 @@ class ModelScorer(SequenceReader):
         if not self.memories or not 2 <= ids.shape[1] <= (self.window or ids.shape[1]):
             return None
         return dead_zone(self.memories[self.layer], lambda: self.model(ids, labels=ids, use_cache=False).loss)
-
-    def _replay(self, ids: Sequence[int]) -> Iterator[Any]:
-        """The states of a memory after each token; see `memory_states`."""
-        return memory_states(self.memories[self.layer], self._record(torch.tensor([ids], device=self.model.device)))
 
     def _record(self, ids: Tensor) -> dict[str, Tensor]:
         """The memory over sequences [B, T]: all actions on it, its reading, and its exit if it has one, [B, T, ...]."""

@@ -16,7 +16,7 @@ from ..parsing.ensemble import LONGEST, are_words, elect_tree
 from ..parsing.trees import ConstituencyTree
 from ..text.escapes import escape_words
 from .batches import length_batches
-from .encoding import Encoding, SentenceEncoder, last_tokens
+from .encoding import SentenceEncoder, last_tokens
 
 
 class SpanScorer:
@@ -53,7 +53,8 @@ class SpanScorer:
             if len(words) > LONGEST:
                 raise InputError(f"sentence {number} has {len(words):,} words; a span parser reads at most {LONGEST:,}")
         for encoding in self._encoder.encode([escape_words(words) for words in sentences], None):
-            yield encoding.ids, _fences(encoding)
+            before = int((encoding.word_of >= 0).argmax()) - 1
+            yield encoding.ids, [before, *last_tokens(encoding.word_of).tolist()]
 
     @torch.inference_mode()
     def probabilities(
@@ -135,8 +136,3 @@ def collate_spans(encoded: Sequence[tuple[Sequence[int], Sequence[int]]], device
         "fences": pad_sequence(fences, batch_first=True, padding_value=-1),
     }
     return {name: values.to(device) for name, values in padded.items()}
-
-
-def _fences(encoding: Encoding) -> list[int]:
-    first = int((encoding.word_of >= 0).argmax())
-    return [first - 1, *last_tokens(encoding.word_of).tolist()]

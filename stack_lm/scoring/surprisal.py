@@ -29,6 +29,7 @@ from ..core.errors import InputError
 from ..core.messages import check_name, shortened
 from ..core.trace import Trace
 from ..text.escapes import unescape_word
+from ..text.plain import check_encodable
 from ..text.records import text_columns
 from .punctuation import Punctuation, inner, is_punctuation
 from .reading import Progress
@@ -276,10 +277,7 @@ def _checked(sentences: Any) -> list[Any]:
         words: Sequence[Any] = sentence if isinstance(sentence, (list, tuple)) else [sentence]
         if not all(isinstance(word, str) for word in words):
             raise InputError(f"sentence {number} must be a text; got {sentence!r}")
-        try:
-            " ".join(words).encode()
-        except UnicodeEncodeError as error:
-            raise InputError(f"sentence {number}: character {error.start + 1} is not valid in text") from error
+        check_encodable(" ".join(words), f"sentence {number}")
     return texts
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -55,37 +55,27 @@ class Pool(NamedTuple):
         return {"epoch": self.epoch, "pool": self.number, "batch": batch, "documents": self.documents}
 
 
-class Pools(Protocol):
-    """An endless sequence of pools, epoch after epoch."""
+@dataclass(frozen=True, eq=False)
+class WholePools:
+    """All text in one pool, epoch after epoch.
 
-    @property
-    def whole(self) -> TokenArray | None:
-        """The pool of a whole epoch, if it is a single pool, the same in each; otherwise None."""
+    Attributes:
+        whole: the pool.
+    """
+
+    whole: TokenArray
 
     def read(self, position: dict[str, Any] | None) -> Iterator[Pool]:
         """The pools from that of a position."""
-
-
-@dataclass(frozen=True, eq=False)
-class WholePools(Pools):
-    """All text in one pool, epoch after epoch."""
-
-    tokens: TokenArray
-
-    @property
-    def whole(self) -> TokenArray:
-        return self.tokens
-
-    def read(self, position: dict[str, Any] | None) -> Iterator[Pool]:
         epoch = position["epoch"] if position else 0
         while True:
             behind = {"epoch": epoch + 1, "pool": epoch + 1, "batch": 0, "documents": None}
-            yield Pool(self.tokens, epoch, epoch, None, behind)
+            yield Pool(self.whole, epoch, epoch, None, behind)
             epoch += 1
 
 
 @dataclass(frozen=True, eq=False)
-class StreamPools(Pools):
+class StreamPools:
     """The pools of a stream.
 
     Each process reads and encodes its share of the files, or of a stream of fewer files its share of the documents;
@@ -106,9 +96,10 @@ class StreamPools(Pools):
     workers: int = 0
     rank: int = 0
     n_processes: int = 1
-    whole: None = field(default=None, init=False)
+    whole: ClassVar[None] = None
 
     def read(self, position: dict[str, Any] | None) -> Iterator[Pool]:
+        """The pools from that of a position."""
         start = position or {"epoch": 0, "pool": 0, "documents": None}
         number, epoch, states = start["pool"], start["epoch"], start["documents"]
         workers = EncodingWorkers(self.encoder, self.workers)
@@ -184,6 +175,10 @@ class StreamPools(Pools):
         return tokens, [states[part] for part in sorted(states)], ended
 
 
+Pools = WholePools | StreamPools
+"""An endless sequence of pools, epoch after epoch; `whole` is that of every epoch, if it is the same one."""
+
+
 class Collated(NamedTuple):
     """A batch, ready for the model.
 
@@ -235,11 +230,6 @@ class Batches(Protocol):
         The position has the epoch of the next batch under "epoch". At the end of an epoch some processes' batches may
         be empty.
         """
-
-
-def cut_evenly(n_sentences: int, batch_size: int) -> list[slice]:
-    """Cut sentences into batches of `batch_size`, as slices; the last batch may be smaller."""
-    return [slice(start, start + batch_size) for start in range(0, n_sentences, batch_size)]
 
 
 def cut_by_tokens(lengths: np.ndarray, most_tokens: int) -> list[slice]:
@@ -325,7 +315,7 @@ class SentenceBatches(Batches):
 
     def _cut(self, lengths: np.ndarray) -> list[slice]:
         if self.tokens_per_batch is None:
-            return cut_evenly(len(lengths), self.batch_size)
+            return [slice(start, start + self.batch_size) for start in range(0, len(lengths), self.batch_size)]
         return cut_by_tokens(lengths, self.tokens_per_batch)
 
     def _bucket(self, lengths: np.ndarray, pool: int) -> Sequence[np.ndarray]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from array import array
-from collections.abc import Iterable, Sequence
-from typing import TypeVar, overload
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,13 +23,7 @@ class _Packed(Sequence[Item]):
     def _item(self, i: int) -> Item:
         """An item, by its number from 0."""
 
-    @overload
-    def __getitem__(self, index: int) -> Item: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Item]: ...
-
-    def __getitem__(self, index: int | slice) -> Item | list[Item]:
+    def __getitem__(self, index: Any) -> Any:
         numbers = range(len(self))[index]
         return self._item(numbers) if isinstance(numbers, int) else list(map(self._item, numbers))
 
@@ -61,21 +56,15 @@ class TokenArray(_Packed[list[int]]):
 
     def contains(self, others: TokenArray) -> np.ndarray:
         """Find out which of some other sentences are here too, [others], bool."""
-        # Few sentences share their length and last tokens, so that few are compared whole.
-        keys, sought = self._keys(), others._keys()
-        alike = np.flatnonzero(np.isin(keys, sought))
-        own = {
-            self.ids[self.ends[i] - n : self.ends[i]].tobytes() for i, n in zip(alike, self.lengths[alike], strict=True)
-        }
-        starts = others.ends - others.lengths
         same = others.ids.astype(self.ids.dtype, copy=False)
-        return np.array([same[a:b].tobytes() in own for a, b in zip(starts, others.ends, strict=True)], bool)
+        sought = list(others._texts(same))
+        wanted = set(sought)
+        own = {text for text in self._texts(self.ids) if text in wanted}
+        return np.array([text in own for text in sought], bool)
 
-    def _keys(self) -> np.ndarray:
-        """A number for each sentence, of its length and its last three tokens."""
-        lengths = self.lengths
-        some = [self.ids[self.ends - np.minimum(back, lengths)].astype(np.int64) for back in (1, 2, 3)]
-        return ((lengths * 1_000_003 + some[0]) * 1_000_003 + some[1]) * 1_000_003 + some[2]
+    def _texts(self, ids: np.ndarray) -> Iterator[bytes]:
+        """The bytes of each sentence."""
+        return (ids[start:end].tobytes() for start, end in pairwise([0, *self.ends.tolist()]))
 
     def __len__(self) -> int:
         return len(self.ends)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, islice
@@ -129,8 +130,9 @@ def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bo
     split_words = given is None or splits_words(given)
     corpus = _open_source(config, split_words)
     validation = None if config.data.validation is None else _open_source(config, split_words, validation=True)
-    digests = _digests(config, corpus, validation)
-    check_same_texts(config, checkpoint, digests)
+    files = {"data.source": corpus.files, "data.validation": () if validation is None else validation.files}
+    # Of a stream by their sizes, because it may be very large.
+    digests = digest_files(config, checkpoint, files, size_digest if config.data.streaming else text_digest)
     texts = _Texts(config, corpus, validation, given, digests)
     notes = []
     if config.data.streaming:
@@ -185,43 +187,33 @@ def _marked(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, frame: Frame) ->
     return [f"{where}; remove them from the text"] if added else []
 
 
-def _digests(config: RunConfig, corpus: Corpus, validation: Corpus | None) -> dict[str, str]:
-    """A digest of the files of each source with files; for a stream by their sizes, because it may be very large."""
-    sources = {"data.source": corpus} | ({} if validation is None else {"data.validation": validation})
-    digest = size_digest if config.data.streaming else text_digest
-    return {
-        key: digest(source.files)
-        for key, source in sources.items()
-        if source.files and all(map(Path.is_file, source.files))
-    }
-
-
-def digest_files(config: Any, checkpoint: Path | None, files: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """A digest of the files of each key that names some; see `check_same_texts` for arguments and errors."""
-    texts = {key: text_digest(map(Path, named)) for key, named in files.items() if named}
-    check_same_texts(config, checkpoint, texts)
-    return texts
-
-
-def check_same_texts(config: Any, checkpoint: Path | None, texts: dict[str, str]) -> None:
-    """Check that a run is resumed on the same texts.
+def digest_files(
+    config: Any,
+    checkpoint: Path | None,
+    files: Mapping[str, Sequence[str | Path]],
+    digest: Callable[[Iterable[Path]], str] = text_digest,
+) -> dict[str, str]:
+    """A digest of the files of each key that names some, in a resumed run the same as in its checkpoint.
 
     Args:
         config: the run.
         checkpoint: the checkpoint to resume from, if any.
-        texts: a digest of each text, by the key that names it, such as "data.source".
+        files: the files of each text, by the key that names it, such as "data.source".
+        digest: the function of the files.
 
     Raises:
         InputError: if one has changed.
     """
+    texts = {key: digest(map(Path, named)) for key, named in files.items() if named and all(map(os.path.isfile, named))}
     before = ((read_state(checkpoint) or {}) if checkpoint else {}).get("texts", {})  # older checkpoints have none
-    for key, digest in texts.items():
-        if before.get(key, digest) != digest:
+    for key in texts:
+        if before.get(key, texts[key]) != texts[key]:
             source = getattr(config.data, key.removeprefix("data."))
             raise InputError(
                 f"cannot resume {config.output_dir}: the text of {key}, {source}, has changed since its checkpoint was "
                 "written; restore the text, or start anew with --overwrite"
             )
+    return texts
 
 
 def _make_batches(config: RunConfig, pools: Pools) -> Batches:

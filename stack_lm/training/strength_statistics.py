@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from accelerate import Accelerator
@@ -114,44 +114,46 @@ class _LayerStatistics:
     def reduce(self, accelerator: Accelerator) -> None:
         self._sums = self._sums.new_tensor(sum_processes(self._sums, accelerator))
 
-    def record(self) -> dict[str, float]:
-        record = {}
-        *_, words, below, read = self._sums.tolist()
-        for i, name in enumerate(self._maxima):
-            total, squares, low, high = (float(part) / words for part in self._sums[4 * i : 4 * i + 4])
-            key = self._name(name)
-            record[f"{key}_mean"] = total
-            record[f"{key}_sd"] = math.sqrt(max(0.0, squares - total**2))
-            record[f"{key}_low"], record[f"{key}_high"] = low, high
-        if self._is_stack and self._maxima:
-            record[self._name("read_below_top")] = below / read if read else 0.0
-        return record
+    def _moments(self) -> Iterator[tuple[str, int, list[float]]]:
+        """For each strength its short name, its maximum, and its mean, standard deviation, and shares at both ends."""
+        words = float(self._sums[-3])
+        for (name, maximum), sums in zip(
+            self._maxima.items(), self._sums[:-3].view(len(self._maxima), 4).tolist(), strict=True
+        ):
+            mean, squares, low, high = (part / words for part in sums)
+            sd = math.sqrt(max(0.0, squares - mean**2))
+            yield name.replace("_strength", ""), maximum, [mean, sd, low, high]
 
-    def _name(self, of: str) -> str:
-        return f"eval_{of.replace('_strength', '')}{self._key}"
+    def _below_top(self) -> float | None:
+        """The share of the readings that comes from below the top; None for no stack, or one with fixed strengths."""
+        *_, below, read = self._sums.tolist()
+        return (below / read if read else 0.0) if self._is_stack and self._maxima else None
+
+    def record(self) -> dict[str, float]:
+        record: dict[str, float] = {}
+        for name, _, moments in self._moments():
+            parts = zip(("mean", "sd", "low", "high"), moments, strict=True)
+            record |= {f"eval_{name}{self._key}_{part}": value for part, value in parts}
+        below = self._below_top()
+        return record if below is None else record | {f"eval_read_below_top{self._key}": below}
 
     def summary(self) -> str:
-        record, parts = self.record(), []
-        for name, maximum in self._maxima.items():
-            short = name.replace("_strength", "")
-            mean, sd, low, high = (record[f"{self._name(name)}_{part}"] for part in ("mean", "sd", "low", "high"))
-            parts.append(f"{short} {mean:.2f} (sd {sd:.2f}; {low:.0%} at 0, {high:.0%} at {maximum})")
-        below = record.get(self._name("read_below_top"))
-        if below is not None:
-            parts.append(f"{below:.0%} of what is read lies below the top")
-        return ", ".join(parts)
+        parts = [
+            f"{name} {mean:.2f} (sd {sd:.2f}; {low:.0%} at 0, {high:.0%} at {maximum})"
+            for name, maximum, (mean, sd, low, high) in self._moments()
+        ]
+        below = self._below_top()
+        return ", ".join(parts if below is None else [*parts, f"{below:.0%} of what is read lies below the top"])
 
     def warnings(self) -> dict[str, str]:
-        record, signs = self.record(), {}
-        for name, maximum in self._maxima.items():
-            short = name.replace("_strength", "")
-            mean, sd = (record[f"{self._name(name)}_{part}"] for part in ("mean", "sd"))
+        signs = {}
+        for name, maximum, (mean, sd, *_) in self._moments():
             at_an_end = min(mean, maximum - mean) < NEAR * maximum
             if sd < CONSTANT * maximum * (2 if at_an_end else 1):
                 about = f"it is {mean:.2f} (sd {sd:.3f}) at every word, common with little text"
-                signs[f"the {short} strength has collapsed"] = about
-        share = record.get(self._name("read_below_top"), 1.0)
-        if share < SHALLOW:
+                signs[f"the {name} strength has collapsed"] = about
+        share = self._below_top()
+        if share is not None and share < SHALLOW:
             about = f"{share:.1%} of what is read lies below the top element, so older ones get hardly any gradient"
             signs["the stack is used as a register"] = (
                 f"{about}; model.read_order=before_push reads them from the start"

@@ -157,11 +157,7 @@ def test_a_broken_line_is_named_and_nothing_is_lost(capsys, files):
     assert train(capsys, files / "table.yaml", "--seeds", 1)[0] == 0
     path = files / "runs" / RESULTS_FILE
     whole = path.read_bytes()
-    one = json.loads(whole.splitlines()[0])
-    lacking = [json.dumps({key: value for key, value in one.items() if key != gone}) for gone in ("seconds", "history")]
-    lacking += [json.dumps(one | changes) for changes in ({"history": []}, {"scores": {"test": 3}}, {"seed": "0"})]
-    lacking += [json.dumps(one | {"scores": {"test": one["scores"]["test"] | {"accuracy": [1]}}})]
-    for broken in ('{"row": "echo, mean", "seed"', '{"row": 3}', "[]", "null", "\udcff", "[" * 50_000, *lacking):
+    for broken in ('{"row": "echo, mean", "seed"', '{"row": 3}', "[]", "null", "\udcff"):
         content = whole + broken.encode("utf-8", "surrogateescape") + b"\n"
         path.write_bytes(content)
         for status, out, err in (

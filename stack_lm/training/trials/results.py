@@ -101,14 +101,12 @@ class ResultsDirectory(Trials):
         for number, line in enumerate(file.read_bytes().splitlines(), 1):
             try:
                 record = json.loads(line)
-                if not _is_record(record):
-                    raise ValueError
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                first = seen.setdefault((record["row"], record["seed"]), number)
+            except (ValueError, KeyError, TypeError):
                 raise InputError(
                     f"{file}, line {number} is not the result of a trial; fix the line or remove it (a trial without "
                     "a line is run again)"
                 ) from None
-            first = seen.setdefault((record["row"], record["seed"]), number)
             if first != number:
                 raise InputError(
                     f"{file}, lines {first} and {number} are of one trial, seed {record['seed']} of "
@@ -184,21 +182,6 @@ class ResultsDirectory(Trials):
         for row in rows:
             for folder in (MODELS, unfinished.UNFINISHED):
                 shutil.rmtree(self.path / folder / str(row + 1), ignore_errors=True)
-
-
-def _is_record(record: Any) -> bool:
-    """Whether the value of a line is the record of a trial; errors of Python mean that it is not."""
-    history = record["history"]
-    losses = [entry["loss"] for entry in history if entry["strings"] > 0]
-    numbers = [number for scores in record["scores"].values() for number in overall(scores).values()]
-    numbers += [loss for loss in losses if loss is not None]  # a trial that diverged has none at its end
-    kinds: dict[str, Any] = {"row": str, "seed": int, "config": dict, "seconds": (int, float)}
-    return (
-        len(losses) == len(history) > 0
-        and isinstance(record["scores"]["test"]["by_length"], dict)
-        and all(type(number) in (int, float) for number in numbers)
-        and all(isinstance(record[key], kind) for key, kind in kinds.items())
-    )
 
 
 def save_trials(trials: Trials, directory: str | Path) -> None:
