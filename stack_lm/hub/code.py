@@ -37,12 +37,7 @@ CONFIGURATION, MODELING = "configuration_stack_rnn", "modeling_stack_rnn"
 _PACKAGE = __name__.partition(".")[0]
 _FOLDER = Path(__file__).parents[__name__.count(".") - 1]
 _KERNELS = dispatch.__name__.rpartition(".")[0]
-_REPLACED = (
-    dispatch.__name__,
-    operator.__name__,
-    f"{_KERNELS}.cpu.cross_entropy",
-    f"{_KERNELS}.gpu.cross_entropy",
-)
+_REPLACED = (dispatch.__name__, operator.__name__, f"{_KERNELS}.cpu.cross_entropy", f"{_KERNELS}.gpu.cross_entropy")
 
 
 def push_model(

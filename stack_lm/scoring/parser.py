@@ -155,10 +155,10 @@ class Parser:
         if isinstance(model, SpanParserModel):
             given = {"signal": signal, "decoder": decoder, "layer": layer, "dropout_samples": dropout_samples or None}
             given["word_strength"] = None if word_strength == "last" else word_strength
-            wrong = next((name for name, value in given.items() if value is not None), None)
-            if wrong is not None:
-                option = wrong.replace("_", "-")
-                raise InputError(f"a span parser has no memory, so it takes no {wrong} (--{option})")
+            for name, value in given.items():
+                if value is not None:
+                    option = name.replace("_", "-")
+                    raise InputError(f"a span parser has no memory, so it takes no {name} (--{option})")
             self.scorer = SpanScorer(model, tokenizer, batch_tokens=batch_tokens)
             self.signal = self.decoder = None
             return

@@ -105,9 +105,5 @@ def _read_automaton(text: str) -> Automaton:
     return Automaton(starts[0], arcs, accepting, symbols)
 
 
-LANGUAGES: dict[str, Callable[..., Task]] = {
-    "regex": regex_task,
-    "grammar": grammar_task,
-    "automaton": automaton_task,
-}
+LANGUAGES: dict[str, Callable[..., Task]] = {"regex": regex_task, "grammar": grammar_task, "automaton": automaton_task}
 """What makes a task of the rest of a name, by its prefix."""

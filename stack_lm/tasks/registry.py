@@ -59,7 +59,7 @@ def make_task(name: str, **options: Any) -> Task:
     prefix, colon, rest = str(name).partition(":")
     if colon and prefix in LANGUAGES:
         factory: Callable[..., Task] = partial(LANGUAGES[prefix], rest)
-    elif name not in TASKS and _is_file(name):
+    elif name and name not in TASKS and (Path(name).exists() or is_table(name)):
         factory = partial(FileTask, name)
     else:
         factory = _find(name)
@@ -103,11 +103,6 @@ def _fields(factory: Callable[..., Task]) -> dict[str, inspect.Parameter]:
         for name, kind in own.items()
         if get_origin(kind) is not ClassVar and hasattr(factory, name) and name not in Task.__annotations__
     }
-
-
-def _is_file(name: Any) -> bool:
-    """Return True if the name is an existing file or folder, or ends as tables do."""
-    return isinstance(name, str) and name != "" and (Path(name).exists() or is_table(name))
 
 
 def _find(name: Any) -> Callable[..., Task]:

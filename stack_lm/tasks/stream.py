@@ -19,11 +19,7 @@ class Stream(Generic[Example]):
     """
 
     def __init__(
-        self,
-        sample: Callable[[random.Random, int], Example],
-        sizes: Sequence[int],
-        weights: Sequence[float],
-        seed: str,
+        self, sample: Callable[[random.Random, int], Example], sizes: Sequence[int], weights: Sequence[float], seed: str
     ) -> None:
         self._sample, self._sizes, self._weights = sample, sizes, weights
         self._rng = random.Random(seed)

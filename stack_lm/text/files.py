@@ -43,12 +43,7 @@ def _open_zst(path: str | Path, mode: str) -> Any:
     return pyarrow.input_stream(str(path), compression="zstd")
 
 
-UNPACKERS: dict[str, Callable[..., Any]] = {
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-    ".zst": _open_zst,
-}
+UNPACKERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": _open_zst}
 """Functions that open packed files, by their last ending."""
 
 

@@ -115,7 +115,9 @@ def find_files(source: str | Path) -> list[Path]:
         below = (file for file in path.rglob("*") if not any(p.startswith(".") for p in file.relative_to(path).parts))
         files = sorted(file for file in below if format_of(file) and file.is_file())
         if not files:
-            raise InputError(f"the directory {path} has no files that end in {known_endings()}")
+            endings = ", ".join(ending for known in FORMATS.values() for ending in known.endings)
+            packed = ", ".join(UNPACKERS)
+            raise InputError(f"the directory {path} has no files that end in {endings}, also compressed ({packed})")
     elif is_pattern(source):
         files = sorted(Path(match) for match in glob.glob(str(source), recursive=True) if Path(match).is_file())
         if not files:
@@ -135,12 +137,6 @@ def find_files(source: str | Path) -> list[Path]:
 def is_pattern(source: str | Path) -> bool:
     """True if a source is a pattern of names, such as "texts/*.csv", and not a file's own name."""
     return glob.has_magic(str(source)) and not os.path.lexists(source)
-
-
-def known_endings() -> str:
-    """The endings of all formats, for messages."""
-    endings = ", ".join(ending for known in FORMATS.values() for ending in known.endings)
-    return f"{endings}, also compressed ({', '.join(UNPACKERS)})"
 
 
 def open_dataset(name: str, split: str) -> tuple[Any, dict[str, Any]]:

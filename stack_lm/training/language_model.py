@@ -194,10 +194,7 @@ def make_model(
     """
     # A model that names a beginning or end token has seen it: also [CLS] and [SEP], if they surround a sentence.
     begin, end = frame_of(config.tokenizer, tokenizer)
-    special = {
-        "bos_token_id": begin[0] if begin else None,
-        "eos_token_id": end[-1] if end else None,
-    }
+    special = {"bos_token_id": begin[0] if begin else None, "eos_token_id": end[-1] if end else None}
     own = initial.fields(config.model)
     model, notes = initial.make(choose_class(own, TEXT), own, tokenizer, **special | config.model)
     generation = getattr(model, "generation_config", None)

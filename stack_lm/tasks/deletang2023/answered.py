@@ -62,10 +62,7 @@ class AnsweredTask(Task):
         """Add the paper's `length_accuracy`: the accuracy of each length, averaged over lengths."""
         by_length = scores["by_length"]["accuracy"]
         mean = sum(accuracy for accuracy, _ in by_length.values()) / len(by_length)
-        return scores | {
-            "length_accuracy": mean,
-            "by_length": {**scores["by_length"], "length_accuracy": by_length},
-        }
+        return scores | {"length_accuracy": mean, "by_length": {**scores["by_length"], "length_accuracy": by_length}}
 
     def draw_input(self, rng: random.Random, length: int) -> String:
         """Draw an input of a length: by default symbols of the vocabulary, all equally likely."""

@@ -190,10 +190,7 @@ class Tense(_Transformation):
         **{
             f"{name}{n}": bare | {f"D {n} P D {m}": 1 / 6, f"D {n} R D {m} T": 1 / 18, f"D {n} R T D {m}": 1 / 18}
             for n in "sp"
-            for name, m, bare in (
-                ("A", n, {f"D {n}": 1 / 3, f"D {n} R I": 1 / 9}),
-                ("G", _OTHER[n], {}),
-            )
+            for name, m, bare in (("A", n, {f"D {n}": 1 / 3, f"D {n} R I": 1 / 9}), ("G", _OTHER[n], {}))
         },
     }
     roots: ClassVar = {

@@ -16,14 +16,8 @@ from ..plain import Segmenter
 from ..records import is_pattern
 from .text_files import open_files
 
-
-def load_sources() -> None:
-    """Import all modules of this folder."""
-    for module in pkgutil.iter_modules(__path__):
-        import_module(f"{__name__}.{module.name}")
-
-
-load_sources()
+for _module in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
 
 
 def source_usages() -> str:

@@ -31,6 +31,13 @@ def open_standard_input(request: Request) -> Corpus:
     return _open(request, [lambda: iter(records)])
 
 
+@register_source("linzen:FILE.tsv")
+def open_linzen(request: Request) -> Corpus:
+    """The sentences of Linzen et al. (2016): a column of their table, `agr_50_mostcommon_10K.tsv`."""
+    options: Any = {"column": "sentence", "format_name": "tsv", "on_error": request.on_error}
+    return Corpus(request.source, _open(request, [lambda: read_records(request.argument, **options)]).sentences)
+
+
 def open_files(request: Request) -> Corpus:
     """A file, all those below a directory, or those of a pattern. Each iteration reads the files again."""
     if any((Path(request.source) / name).is_file() for name in ("state.json", "dataset_dict.json")):
