@@ -6,7 +6,8 @@ of the two sums; if nothing is asked, it is 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import fsum, inf, isfinite
 from typing import Any, NamedTuple
@@ -135,6 +136,17 @@ def score_outputs(outputs: Sequence[Sequence[int]], targets: Sequence[Sequence[i
     )
 
 
+@contextmanager
+def evaluation_mode(model: Any) -> Iterator[None]:
+    """Put a model into evaluation mode while the context is open."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
 def evaluate_transduction(
     model: Any, format: TransductionFormat, pairs: Sequence[Transduction], *, batch_size: int = 100
 ) -> TransductionScores:
@@ -154,13 +166,8 @@ def evaluate_transduction(
     pairs = [Transduction(*pair) for pair in pairs]
     for pair in pairs:
         format.row(pair)  # finds an invalid pair before the model runs
-    training = model.training
-    model.eval()
-    try:
-        outputs = []
-        with torch.no_grad():
-            for start in range(0, len(pairs), batch_size):
-                outputs += format.outputs(model, pairs[start : start + batch_size])
-    finally:
-        model.train(training)
+    outputs = []
+    with torch.no_grad(), evaluation_mode(model):
+        for start in range(0, len(pairs), batch_size):
+            outputs += format.outputs(model, pairs[start : start + batch_size])
     return score_outputs(outputs, [list(pair.target) for pair in pairs])

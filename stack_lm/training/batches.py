@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -94,8 +94,8 @@ class StreamPools:
     encoder: TextEncoder
     sentences: int
     workers: int = 0
-    rank: int = 0
-    n_processes: int = 1
+    rank: int = field(default_factory=lambda: PartialState().process_index)
+    n_processes: int = field(default_factory=lambda: PartialState().num_processes)
     whole: ClassVar[None] = None
 
     def read(self, position: dict[str, Any] | None) -> Iterator[Pool]:
@@ -265,21 +265,9 @@ class SentenceBatches(Batches):
     pools: Pools
     batch_size: int
     seed: int
-    rank: int = 0
-    n_processes: int = 1
+    rank: int = field(default_factory=lambda: PartialState().process_index)
+    n_processes: int = field(default_factory=lambda: PartialState().num_processes)
     tokens_per_batch: int | None = None
-
-    @classmethod
-    def of_run(cls, config: Any, sentences: TokenArray) -> Self:
-        """The batches of this process in a run on all sentences.
-
-        Args:
-            config: the run, with its seed and training.batch_size.
-            sentences: the token ids.
-        """
-        state = PartialState()
-        size = config.training.batch_size
-        return cls(WholePools(sentences), size, config.seed, state.process_index, state.num_processes)
 
     @cached_property
     def steps_per_epoch(self) -> int | None:

@@ -23,7 +23,7 @@ from ..scoring.number_classifier import LABELS, NumberClassifier, encode_for_cla
 from ..text import hold_out
 from ..text.formats import is_table
 from ..text.labelled import LabelledText, read_labelled
-from .batches import Batches, Collated, SentenceBatches, collate
+from .batches import Batches, Collated, SentenceBatches, WholePools, collate
 from .compact import TokenArray
 from .config import ClassificationConfig
 from .data import digest_files
@@ -84,7 +84,7 @@ class ClassificationTrainer(TrainingLoop):
         label2id = {label: i for i, label in id2label.items()}
         model, notes = initial.make(kind, own, self.tokenizer, id2label=id2label, label2id=label2id)
         self.notes += notes
-        return model, LengthGroupedBatches.of_run(config, self._encode(train))
+        return model, LengthGroupedBatches(WholePools(self._encode(train)), config.training.batch_size, config.seed)
 
     def _read(self, path: str) -> list[LabelledText]:
         if is_table(path):

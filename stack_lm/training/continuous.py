@@ -5,13 +5,14 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from accelerate import PartialState
 
 from ..core.errors import InputError
 from .batches import Batches, Pools, collate
@@ -141,8 +142,8 @@ class ContinuousBatches(Batches):
     batch_size: int
     sequence_length: int
     seed: int
-    rank: int = 0
-    n_processes: int = 1
+    rank: int = field(default_factory=lambda: PartialState().process_index)
+    n_processes: int = field(default_factory=lambda: PartialState().num_processes)
 
     @cached_property
     def _layout(self) -> Layout | None:

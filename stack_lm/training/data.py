@@ -152,7 +152,10 @@ def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bo
     notes += _marked(corpus, content.tokenizer, frame) + _repeated(content)
     if not texts.continuous:
         notes += _cut_sentences(content.train, config.data.max_length, frame)
-    batches = _make_batches(config, pools)
+    size = config.training.batch_size
+    batches: Batches = SentenceBatches(pools, size, config.seed, tokens_per_batch=config.training.tokens_per_batch)
+    if texts.continuous:
+        batches = ContinuousBatches(pools, size, config.data.sequence_length, config.seed)
     return Data(batches, content.validation, content.size, content.tokenizer, frame, digests, notes)
 
 
@@ -216,15 +219,6 @@ def digest_files(
     return texts
 
 
-def _make_batches(config: RunConfig, pools: Pools) -> Batches:
-    training, state = config.training, PartialState()
-    processes = state.process_index, state.num_processes
-    if config.data.mode == "continuous":
-        length = config.data.sequence_length
-        return ContinuousBatches(pools, training.batch_size, length, config.seed, *processes)
-    return SentenceBatches(pools, training.batch_size, config.seed, *processes, training.tokens_per_batch)
-
-
 def _open_stream(texts: _Texts) -> tuple[Pools, Corpus, Tokenised]:
     """The pools and the validation text of a stream; at most two pools of it are in memory."""
     config, validation, stream = texts.config, texts.validation, texts.corpus.stream
@@ -239,9 +233,9 @@ def _open_stream(texts: _Texts) -> tuple[Pools, Corpus, Tokenised]:
     # With a held-out part of a stream, the rest would have to be read in search of more.
     most = None if data.validation is not None else 200 if texts.continuous else 5_000
     tokens, size = texts.encode_validation(tokenizer, texts.units(validation), data.validation_limit or most)
-    frame, state = frame_of(config.tokenizer, tokenizer), PartialState()
+    frame = frame_of(config.tokenizer, tokenizer)
     encoder = TextEncoder(tokenizer, stream.segmenter, data.max_length, frame, whole=texts.continuous)
-    pools = StreamPools(stream, encoder, data.pool, data.workers, state.process_index, state.num_processes)
+    pools = StreamPools(stream, encoder, data.pool, data.workers)
     nothing = TokenArray.pack([], len(tokenizer))
     return pools, validation, Tokenised(nothing, tokens, size, tokenizer)
 

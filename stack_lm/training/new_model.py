@@ -14,6 +14,7 @@ from ..core.errors import InputError
 from ..core.messages import first_line, shortened, unknown_name
 from ..hub.loading import load_pretrained
 from ..models.kinds import kind_of
+from ..tasks.scores import evaluation_mode
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 _TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
@@ -53,10 +54,8 @@ def check_causal(model: PreTrainedModel) -> None:
         return
     tokens = torch.arange(4).remainder(model.config.vocab_size).unsqueeze(0)
     other = torch.cat((tokens[:, :2], (tokens[:, 2:] + 1) % model.config.vocab_size), dim=1)
-    training = model.training
-    with torch.no_grad():
-        first, second = (model.eval()(ids, use_cache=False).logits for ids in (tokens, other))
-    model.train(training)
+    with torch.no_grad(), evaluation_mode(model):
+        first, second = (model(ids, use_cache=False).logits for ids in (tokens, other))
     changes = (first - second).abs().amax((0, 2))
     if changes[:2].max() > 1e-6 * changes[2:].max():  # more than rounding
         note = "; model.is_decoder=true may make it one" if hasattr(model.config, "is_decoder") else ""

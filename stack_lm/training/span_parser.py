@@ -20,7 +20,7 @@ from ..scoring.batches import length_batches
 from ..scoring.spans import SpanScorer, collate_spans, tree_of_spans
 from ..text import hold_out
 from ..text.records import find_files, is_pattern
-from .batches import Batches, Collated, SentenceBatches
+from .batches import Batches, Collated, SentenceBatches, WholePools
 from .compact import TokenArray
 from .config import SpanParserTrainingConfig, listed
 from .data import digest_files
@@ -81,7 +81,7 @@ class SpanParserTrainer(TrainingLoop):
         # Each row ends with the sentence's number, for the look-up of its fences and votes.
         rows = [[*ids, i] for i, (ids, _) in enumerate(self._encoded)]
         tokens = TokenArray.pack([rows], max(len(self.tokenizer), len(rows)))
-        return model, SentenceBatches.of_run(config, tokens)
+        return model, SentenceBatches(WholePools(tokens), config.training.batch_size, config.seed)
 
     def collate(self, batch: Sequence[Sequence[int]]) -> Collated:
         """See `TrainingLoop.collate`; the targets are the spans in which trees can differ."""

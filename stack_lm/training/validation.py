@@ -18,6 +18,7 @@ from ..models.kinds import body_and_head
 from ..models.loss import linear_cross_entropy
 from ..nn import actions_by_layer, memories
 from ..scoring.batches import length_batches
+from ..tasks.scores import evaluation_mode
 from ..text.tokenization import Frame
 from .batches import collate
 from .carried import CarriedState
@@ -44,17 +45,13 @@ class Losses(NamedTuple):
     inner_tokens: int
 
 
-def _look_away(actions: Sequence[Mapping[str, Tensor]], inside: Tensor) -> None:
-    pass
-
-
 @torch.no_grad()
 def evaluate_loss(
     model: Any,
     sentences: Sequence[Sequence[int]],
     accelerator: Accelerator,
     frame: Frame = Frame([], []),  # noqa: B008
-    observe: Observer = _look_away,
+    observe: Observer | None = None,
     *,
     batch_tokens: int = 2048,
 ) -> Losses:
@@ -89,7 +86,7 @@ def evaluate_continuous(
     documents: TokenArray,
     accelerator: Accelerator,
     frame: Frame = Frame([], []),  # noqa: B008
-    observe: Observer = _look_away,
+    observe: Observer | None = None,
     *,
     sequence_length: int,
     rows: int = 32,
@@ -113,7 +110,7 @@ def evaluate_continuous(
 class _Sums:
     """Losses of this process's batches, with inner ones separate."""
 
-    def __init__(self, model: Any, accelerator: Accelerator, observe: Observer) -> None:
+    def __init__(self, model: Any, accelerator: Accelerator, observe: Observer | None) -> None:
         self._model, self._accelerator, self._observe = model, accelerator, observe
         self._sums = torch.zeros(4, dtype=torch.float64)
 
@@ -132,7 +129,7 @@ class _Sums:
             body, head = body_and_head(model)
             asked = {"output_actions": True} if memories(model) else {}
             outputs = body(**inputs, use_cache=False, **asked)
-            if asked:
+            if asked and self._observe is not None:
                 self._observe(actions_by_layer(outputs.actions), words)
             for place, rows in enumerate((inner, (targets != IGNORED) & ~inner)):
                 if rows.any():
@@ -164,14 +161,12 @@ def sum_processes(sums: Tensor, accelerator: Accelerator) -> list[float]:
 def evaluating(model: Any, accelerator: Accelerator) -> Iterator[Any]:
     """The model without Accelerate's wrapper, in evaluation mode."""
     inner = accelerator.unwrap_model(model)
-    training = inner.training
-    inner.eval()
     shared_out = isinstance(inner, FSDPModule)  # only its own forward method would gather its weights
     if shared_out:
         inner.unshard()
     try:
-        yield inner
+        with evaluation_mode(inner):
+            yield inner
     finally:
         if shared_out:
             inner.reshard()
-        inner.train(training)

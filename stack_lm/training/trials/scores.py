@@ -11,7 +11,7 @@ from torch import Tensor
 from ...core.errors import InputError
 from ...nn import memories
 from ...nn.dead_zone import DeadZone, dead_zone
-from ...tasks.scores import Answers, summarize
+from ...tasks.scores import Answers, evaluation_mode, summarize
 from .encoding import Encoded, Encoding, loss_weights, weighted_loss
 
 # Steps times strings scored at a time.
@@ -36,27 +36,23 @@ def score(model: Any, encoding: Encoding, examples: Encoded, seed: int = 0) -> d
         "by_edits", if known, by the number of edits of non-members; and under "by_position", for a task with an answer
         at every step, the accuracy of the answers after each number of symbols: [share, number of answers].
     """
-    training = model.training
-    model.eval()
     answers: list[Answers] = []
     sizes: list[int] = []
     edits: list[int | None] = []
     at_steps = torch.zeros(2, examples.inputs.shape[1], dtype=torch.long)  # right answers, and answers
-    try:
-        with torch.random.fork_rng(devices=[] if model.device.type == "cpu" else [model.device]):
-            torch.manual_seed(seed)
-            # From short to long; in an input buffer padding counts, elsewhere it changes nothing.
-            for part in examples.steps.argsort(stable=True).split(max(1, _BATCH // int(examples.steps.max()))):
-                rows = examples.rows(part, trim=not encoding.buffered)
-                logits = run(model, rows.inputs.to(model.device), rows.labels.shape[1], encoding).cpu()
-                right = _right(decide(model, logits, encoding), logits, rows, encoding.task.any_continuation)
-                answers += _answers(logits, rows, right, surprisals="nats" in encoding.kind.scores)
-                if encoding.task.kind == "per_step":
-                    at_steps[:, : right.shape[1]] += torch.stack((right & rows.scored, rows.scored)).sum(1)
-                sizes += rows.sizes.tolist()
-                edits += [None if number < 0 else number for number in rows.edits.tolist()]
-    finally:
-        model.train(training)
+    devices = [] if model.device.type == "cpu" else [model.device]
+    with evaluation_mode(model), torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        # From short to long; in an input buffer padding counts, elsewhere it changes nothing.
+        for part in examples.steps.argsort(stable=True).split(max(1, _BATCH // int(examples.steps.max()))):
+            rows = examples.rows(part, trim=not encoding.buffered)
+            logits = run(model, rows.inputs.to(model.device), rows.labels.shape[1], encoding).cpu()
+            right = _right(decide(model, logits, encoding), logits, rows, encoding.task.any_continuation)
+            answers += _answers(logits, rows, right, surprisals="nats" in encoding.kind.scores)
+            if encoding.task.kind == "per_step":
+                at_steps[:, : right.shape[1]] += torch.stack((right & rows.scored, rows.scored)).sum(1)
+            sizes += rows.sizes.tolist()
+            edits += [None if number < 0 else number for number in rows.edits.tolist()]
     summary = summarize(encoding.kind.scores, answers, sizes, edits)
     if encoding.task.kind == "per_step" and not encoding.buffered and _answers_all(examples):
         shares = {str(step): [right / of, of] for step, (right, of) in enumerate(at_steps.T.tolist(), 1) if of}

@@ -20,6 +20,7 @@ from ...models.modeling_base import MemoryPreTrainedModel
 from ...nn import actions_by_layer, memories, memory_states
 from ...nn.controlled import ControlledMemory
 from ...nn.interventions import Intervention, intervene
+from ...tasks.scores import evaluation_mode
 from .computation import TaskModel, given_example, load_task_model
 from .config import is_task_model
 from .encoding import Encoding
@@ -65,16 +66,12 @@ def traces(model: Any, strings: Sequence[str | Sequence[int]]) -> list[Trace]:
     for place, row in enumerate(rows):
         by_length.setdefault(len(row), []).append(place)
     found: list[Trace] = [{} for _ in rows]
-    training = network.training
-    network.eval()
-    try:
+    with evaluation_mode(network):
         for places in (same[i : i + _BATCH] for same in by_length.values() for i in range(0, len(same), _BATCH)):
             ids = torch.tensor([rows[place] for place in places], device=network.device)
             for name, values in _run(network, ids, encoding).items():
                 for place, value in zip(places, values.float().cpu().numpy(), strict=True):
                     found[place][name] = value
-    finally:
-        network.train(training)
     return [
         {"ids": np.array(row)} | ({"symbols": names(row)} if names else {}) | of
         for row, of in zip(rows, found, strict=True)
