@@ -52,7 +52,7 @@ def check_model_directory(directory: Path, *files: str) -> None:
 
 def cannot_load(what: str, path: str, error: Exception) -> InputError:
     """The error for a model that cannot be loaded, with the reason in one line."""
-    return InputError(f"cannot load a {what} from {path or repr(path)}: {_reason(error)}")
+    return InputError(f"cannot load a {what} from {path or repr(path)}: {reason_of(error)}")
 
 
 def locate(path: str) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def read_config(directory: Path) -> dict[str, Any]:
     return content
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """A library's error in one line, without misleading advice."""
     text = str(error)
     if isinstance(error, InputError):
@@ -168,5 +168,5 @@ def _reason(error: Exception) -> str:
     if "trust_remote_code" in text:
         return "it needs code of its own (auto_map), which runs only if you give --import FILE.py"
     if "weights_only" in text:
-        return "its weights are a pickle with more in it than tensors, which is refused"
+        return "it is a pickle with more in it than tensors, which is refused"
     return shortened(first_line(error), 300)

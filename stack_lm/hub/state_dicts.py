@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import InputError
-from ..core.messages import first_line, shortened
+from .locating import reason_of
 
 
 def load_state_dict(path: Path) -> dict[str, Tensor]:
@@ -23,10 +23,7 @@ def load_state_dict(path: Path) -> dict[str, Tensor]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds here: of zip files, pickles and sizes
-        if "weights_only" in str(error):  # torch's advice is to load it without this protection
-            raise InputError(f"{path} is refused: it is a pickle with more in it than tensors") from error
-        reason = shortened(first_line(error), 150)
-        raise InputError(f"{path} is not a readable state_dict of tensors: {reason}") from error
+        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
         raise InputError(f"{path} holds a {type(state).__name__}, not a state_dict of named tensors")
     return {str(name): value.float() for name, value in state.items()}

@@ -11,15 +11,8 @@ from torch import Tensor
 from ..core.errors import InputError
 
 
-class Scored(NamedTuple):
-    """Tokens whose log-probabilities are summed, from `start` on."""
-
-    ids: list[int]
-    start: int
-
-
 class End(NamedTuple):
-    """The last token of a sequence: its group, the sequence's place there, the token, and `Scored.start`."""
+    """The last token of a sequence: its group, the sequence's place there, the token, and the first that counts."""
 
     group: int
     place: int
@@ -34,14 +27,26 @@ def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[i
         lengths: the lengths of the sequences.
         batch_tokens: maximum number of tokens in a batch, padding included; a longer sequence is its own batch.
     """
-    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
-    start = 0
-    while start < len(order):
-        stop = start + 1
-        while stop < len(order) and lengths[order[stop]] * (stop + 1 - start) <= batch_tokens:
-            stop += 1
-        yield order[start:stop]
+    sizes = np.array(lengths, int)
+    order = sizes.argsort(kind="stable")
+    return (order[part].tolist() for part in cut_by_tokens(sizes[order], batch_tokens))
+
+
+def cut_by_tokens(lengths: np.ndarray, most_tokens: int) -> list[slice]:
+    """Cut sequences into batches of at most `most_tokens` tokens, padding included, as slices.
+
+    Args:
+        lengths: ascending.
+        most_tokens: maximum number of tokens in a batch; a longer sequence is its own batch.
+    """
+    slices, start = [], 0
+    while start < len(lengths):
+        # A batch [start, stop) takes (stop - start) * lengths[stop - 1], which grows with stop.
+        fits = np.arange(1, most_tokens // max(1, int(lengths[start])) + 1)[: len(lengths) - start]
+        stop = start + max(1, int(np.searchsorted(fits * lengths[start : start + len(fits)], most_tokens, "right")))
+        slices.append(slice(start, stop))
         start = stop
+    return slices
 
 
 def finite(values: Tensor, what: str) -> np.ndarray:

@@ -23,7 +23,7 @@ from ..models.kinds import kind_of
 from ..nn import memory_states
 from ..nn.dead_zone import DeadZone, dead_zone
 from ..nn.interventions import Intervention, intervene
-from .batches import End, Scored, finite
+from .batches import End, finite
 from .encoding import Encoding, SentenceEncoder, WordStrength, run_of_words, strengths_of_words
 from .memory_layers import by_head, has_runs
 from .punctuation import Punctuation
@@ -250,7 +250,7 @@ class ModelScorer(SequenceReader):
                 # Subwords may be split differently before another word, so the common tokens count as the prefix.
                 pairs = enumerate(zip(head, ids, strict=False))
                 shared = next((k for k, (a, b) in pairs if a != b), min(len(head), len(ids)))
-                group.append(Scored(self._encoder.begin + ids, len(self._encoder.begin) + shared))
+                group.append((self._encoder.begin + ids, len(self._encoder.begin) + shared))
             groups.append(group)
         return self._sums(groups)
 
@@ -263,15 +263,15 @@ class ModelScorer(SequenceReader):
         begin, end = self._encoder.begin, self._encoder.own_end
         encoded = iter(self._encoder.encode_texts([words for group in groups for words in group]))
         start = len(begin) or 1
-        return self._sums([[Scored(begin + next(encoded) + end, start) for _ in group] for group in groups])
+        return self._sums([[(begin + next(encoded) + end, start) for _ in group] for group in groups])
 
     @torch.inference_mode()
-    def _sums(self, groups: Sequence[Sequence[Scored]]) -> list[np.ndarray]:
+    def _sums(self, groups: Sequence[Sequence[tuple[list[int], int]]]) -> list[np.ndarray]:
         """For each group of sequences the sums of log-probabilities, in nats; NaN where nothing comes before.
 
         The last token is predicted but never read, so sequences that differ in it alone run through the model once.
         """
-        longest = max((len(scored.ids) - 1 for group in groups for scored in group), default=0)
+        longest = max((len(ids) - 1 for group in groups for ids, _ in group), default=0)
         if self._positions is not None and longest > self._positions:
             raise InputError(f"a sentence has {longest} tokens to read; the model has {self._positions} positions")
         self._check_room(longest, "a sentence")

@@ -231,10 +231,7 @@ class BaseLoopConfig:
         if self.initial_model is not None:
             from ..hub.locating import find_models
 
-            try:
-                find_models(self.initial_model, what="model")
-            except InputError as error:
-                raise InputError(f"training.initial_model: {error}") from error
+            find_models(self.initial_model, what="model")
 
 
 @dataclass(frozen=True)

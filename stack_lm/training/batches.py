@@ -12,7 +12,6 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -23,6 +22,8 @@ from torch import Tensor
 
 from ..core.errors import InputError
 from ..core.labels import IGNORED
+from ..scoring.batches import cut_by_tokens
+from ..tasks.formats import padded
 from ..text.corpora import DocumentStream
 from .compact import TokenArray
 from .encoding import EncodingWorkers, TextEncoder
@@ -202,19 +203,11 @@ def collate(batch: Sequence[Sequence[int]], device: torch.device) -> tuple[Tenso
     An empty batch has only padding: two steps, because the actions of a single step change nothing, and processes that
     average gradients wait for those of every parameter.
     """
-    batch = batch or [()]
-    lengths = np.fromiter(map(len, batch), np.int64, len(batch))
-    inside = np.arange(int(lengths.max()) or 2) < lengths[:, None]
-    labels = np.full(inside.shape, IGNORED, np.int64)
-    labels[inside] = np.fromiter(chain.from_iterable(batch), np.int64, lengths.sum())
-    ids = np.where(inside, labels, 0)
-    return _moved(ids, device), _moved(labels, device)
-
-
-def _moved(numbers: np.ndarray, device: torch.device) -> Tensor:
-    """An array as a tensor on a device; from pinned memory to a GPU, since other copies wait for the update before."""
-    tensor = torch.from_numpy(numbers)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+    labels = padded(batch, IGNORED) if any(batch) else torch.full((len(batch) or 1, 2), IGNORED)
+    if device.type == "cuda":  # from pinned memory, since other copies wait for the update before
+        labels = labels.pin_memory()
+    labels = labels.to(device, non_blocking=device.type == "cuda")
+    return labels.where(labels != IGNORED, 0), labels
 
 
 class Batches(Protocol):
@@ -230,23 +223,6 @@ class Batches(Protocol):
         The position has the epoch of the next batch under "epoch". At the end of an epoch some processes' batches may
         be empty.
         """
-
-
-def cut_by_tokens(lengths: np.ndarray, most_tokens: int) -> list[slice]:
-    """Cut sentences into batches of at most `most_tokens` tokens, padding included, as slices.
-
-    Args:
-        lengths: ascending, the longest at most `most_tokens`.
-        most_tokens: maximum number of tokens in a batch.
-    """
-    slices, start = [], 0
-    while start < len(lengths):
-        # A batch [start, stop) takes (stop - start) * lengths[stop - 1], which grows with stop.
-        fits = np.arange(1, most_tokens // max(1, int(lengths[start])) + 1)[: len(lengths) - start]
-        stop = start + max(1, int(np.searchsorted(fits * lengths[start : start + len(fits)], most_tokens, "right")))
-        slices.append(slice(start, stop))
-        start = stop
-    return slices
 
 
 @dataclass(frozen=True, eq=False)

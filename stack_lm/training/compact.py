@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -64,7 +63,7 @@ class TokenArray(_Packed[list[int]]):
 
     def _texts(self, ids: np.ndarray) -> Iterator[bytes]:
         """The bytes of each sentence."""
-        return (ids[start:end].tobytes() for start, end in pairwise([0, *self.ends.tolist()]))
+        return (ids[end - length : end].tobytes() for length, end in zip(self.lengths, self.ends, strict=True))
 
     def __len__(self) -> int:
         return len(self.ends)

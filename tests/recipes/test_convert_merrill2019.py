@@ -168,7 +168,7 @@ class Evil:
     ("make", "arguments", "message"),
     [
         (lambda d: d / "none.th", ("--fixed", "push"), "no such checkpoint"),
-        ("evil", ("--fixed", "push"), "is refused: it is a pickle with more"),
+        ("evil", ("--fixed", "push"), "it is a pickle with more in it than tensors, which is refused"),
         ("empty", ("--fixed", "push"), "has no _embedder.token_embedder_tokens.weight"),
         ("good", (), "no file says which of its strengths was fixed: give --fixed push, pop or none"),
         ("there", ("--fixed", "push"), "out exists and is not empty"),

@@ -19,7 +19,6 @@ from stack_lm.core.trace import Trace
 from stack_lm.eval import evaluate_perplexity
 from stack_lm.nn import operation_labels
 from stack_lm.scoring import reading
-from stack_lm.scoring.batches import Scored
 from stack_lm.scoring.encoding import words_of_tokens
 
 SENTENCES = ["the dog barks".split(), "the old dog that cats fear barks".split(), ["dog"], "the xyz barks".split()]
@@ -183,7 +182,7 @@ def test_sums_from_any_place_on(data):
     scorer = made(word_scorer)
     tokens = st.lists(st.integers(2, len(scorer.tokenizer) - 1), min_size=1, max_size=6)
     groups = [
-        [Scored(ids, data.draw(st.integers(0, len(ids)))) for ids in data.draw(st.lists(tokens, max_size=4))]
+        [(ids, data.draw(st.integers(0, len(ids)))) for ids in data.draw(st.lists(tokens, max_size=4))]
         for _ in range(2)
     ]
     for group, result in zip(groups, scorer._sums(groups), strict=True):

@@ -120,7 +120,7 @@ def test_fields_that_do_not_fit(earlier, tmp_path, model, message):
 
 
 def test_models_that_do_not_fit(earlier, tmp_path):
-    with pytest.raises(InputError, match=r"training.initial_model: cannot load a model from .*nowhere"):
+    with pytest.raises(InputError, match=r"cannot load a model from .*nowhere"):
         further(tmp_path / "nowhere", tmp_path / "run").check()
     with pytest.raises(InputError, match="did you mean"):
         further(f"{earlier}n", tmp_path / "run").check()
