@@ -171,12 +171,12 @@ def _make_card(
         record = _validation(source, run, training) if validation is None else validation
         scores = _with_validation(scores, record, training, command, config)
     scores = merged(scores, results)
-    family, memories = _family(config), _memories(config)
+    family, memories, text = _family(config), _memories(config), _source(training)
     data = ModelCardData(
         library_name="transformers",
         pipeline_tag=task,
         license=license or earlier.license,
-        datasets=_on_hub(_source(training)) if training else earlier.datasets,
+        datasets=_on_hub(text) if training else earlier.datasets,
         base_model=_base_model(raw) if training else earlier.base_model,
         tags=list(dict.fromkeys(["stack-lm", family, *memories, *(earlier.tags or ()), *tags])),
         model_name=name or earlier.model_name or source.resolve().name,
@@ -202,28 +202,15 @@ def _make_card(
             f"{each.metric_name}: {convention_of(each)}" for each in scores if convention_of(each)
         ),
         license=data.license,
-        versions=_versions(),
+        versions=", ".join([f"Python {platform.python_version()}", *(f"{each} {version(each)}" for each in _PACKAGES)]),
         training=training,
         training_command=command,
         earlier_training="" if training else earlier_training,
         settings=dump_yaml(training).strip(),
-        **_describe_data(directory, kind, training),
+        trained_on=text and text + first_of(training["data"].get("limit"), _unit(training)),
+        validated_on=_held_out(training),
+        sentence_tokens=_sentence_tokens(directory, kind, training.get("tokenizer", {})) if text else "",
     )
-
-
-def _describe_data(directory: Path, kind: str, training: Mapping[str, Any]) -> dict[str, str]:
-    """What the template says of a run's text."""
-    source = _source(training)
-    return {
-        "trained_on": source and source + first_of(training["data"].get("limit"), _unit(training)),
-        "validated_on": _held_out(training),
-        "sentence_tokens": _sentence_tokens(directory, kind, training.get("tokenizer", {})) if source else "",
-    }
-
-
-def _versions() -> str:
-    packages = (f"{package} {version(package)}" for package in _PACKAGES)
-    return ", ".join([f"Python {platform.python_version()}", *packages])
 
 
 def _with_validation(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..core.errors import InputError
-from .records import Record, choose_column, read_records
+from .records import choose_column, read_records
 
 
 class LabelledText(NamedTuple):
@@ -31,30 +31,19 @@ def read_labelled(path: str, column: str | None, label_column: str) -> list[Labe
         label_column: the column with the labels, strings or integers.
 
     Raises:
-        InputError: naming the file and the row: as `read_records`, or for a missing column, a row without a text or a
-            label, or labels of several types.
+        InputError: naming the file and the row: as `read_records`, and for a missing column, text or label.
     """
     texts = []
-    types: set[type] = set()
     for record in read_records(path, column=column, not_text=label_column):
         if not record.fields:
             continue  # an empty line
-        value = _label(record, label_column)
-        types.add(type(value))
-        if len(types) > 1:
-            raise InputError(f"{record.where}: the label {value!r:.60} is of another type than those before it")
-        words = record.words
-        if not words:
+        try:
+            label = record.fields[choose_column(record.fields, label_column, record.source)]
+        except InputError as error:
+            raise InputError(f"{error}; data.label_column names the column of the labels") from error
+        if type(label) not in (str, int) or not str(label).strip():
+            raise InputError(f"{record.where}: a label must be a string or an integer; got {label!r:.60}")
+        if not record.words:
             raise InputError(f"{record.where} has no text")
-        texts.append(LabelledText(words, str(value).strip(), record.where))
+        texts.append(LabelledText(record.words, str(label).strip(), record.where))
     return texts
-
-
-def _label(record: Record, column: str) -> str | int:
-    try:
-        value = record.fields[choose_column(record.fields, column, record.source)]
-    except InputError as error:
-        raise InputError(f"{error}; data.label_column names the column of the labels") from error
-    if type(value) not in (str, int) or not str(value).strip():
-        raise InputError(f"{record.where}: a label must be a string or an integer; got {value!r:.60}")
-    return value

@@ -119,11 +119,6 @@ class InitialModel:
         names = {"model_type", *(name for base in own_classes for name in vars(base).get("__annotations__", ()))}
         return {name: value for name, value in theirs.items() if name in names} | dict(own)
 
-    def vocab_size(self, tokenizer: PreTrainedTokenizerBase) -> int:
-        """The embeddings for a run's tokenizer: as many as this model has, if the tokenizers are of one size."""
-        same = self.source is not None and len(tokenizer) == len(self._numbers)
-        return self._config.vocab_size if same else len(tokenizer)
-
     def make(
         self, kind: type[Model], fields: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, **from_data: Any
     ) -> tuple[Model, list[str]]:
@@ -141,7 +136,10 @@ class InitialModel:
         Raises:
             InputError: as `new_model`, `check_causal` and `give`.
         """
-        vocabulary = {"vocab_size": self.vocab_size(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+        # As many embeddings as this model has, if the tokenizers are of one size.
+        same = self.source is not None and len(tokenizer) == len(self._numbers)
+        size = self._config.vocab_size if same else len(tokenizer)
+        vocabulary = {"vocab_size": size, "pad_token_id": tokenizer.pad_token_id}
         model = new_model(kind, {**fields, **vocabulary, **from_data})
         check_causal(model)
         return model, self.give(model, tokenizer)

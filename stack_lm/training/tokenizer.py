@@ -79,20 +79,23 @@ def train_tokenizer(config: TokenizerConfig, sentences: Iterable[Sentence]) -> P
 
 def tokenizer_notes(config: TokenizerConfig, frame: Frame) -> list[str]:
     """Warn of settings that the tokenizer cannot follow."""
-    if config.pretrained is None:
-        return _missing_tokens(config, frame)
     notes = []
-    trained_only_keys = ("kind", "vocab_size", "lowercase", "split_digits", "detokenize", "tag_rare_words")
-    defaults = TokenizerConfig()
-    ignored = [f"tokenizer.{key}" for key in trained_only_keys if getattr(config, key) != getattr(defaults, key)]
-    if ignored:
-        notes.append(f"the tokenizer of {config.pretrained} is used unchanged; ignored: {', '.join(ignored)}")
-    notes += [
-        f"tokenizer.{key}=false has no effect: the tokenizer adds its own token"
-        for key, wanted, token in (("add_bos", config.add_bos, frame.begin), ("add_eos", config.add_eos, frame.end))
-        if token and not wanted
-    ]
-    return notes + _missing_tokens(config, frame)
+    if config.pretrained is not None:
+        trained_only_keys = ("kind", "vocab_size", "lowercase", "split_digits", "detokenize", "tag_rare_words")
+        defaults = TokenizerConfig()
+        ignored = [f"tokenizer.{key}" for key in trained_only_keys if getattr(config, key) != getattr(defaults, key)]
+        if ignored:
+            notes.append(f"the tokenizer of {config.pretrained} is used unchanged; ignored: {', '.join(ignored)}")
+        notes += [
+            f"tokenizer.{key}=false has no effect: the tokenizer adds its own token"
+            for key, wanted, token in (("add_bos", config.add_bos, frame.begin), ("add_eos", config.add_eos, frame.end))
+            if token and not wanted
+        ]
+    if config.add_bos and not frame.begin:
+        notes.append("the tokenizer has no beginning token, so the first token of a sentence is not predicted")
+    if config.add_eos and not frame.end:
+        notes.append("the tokenizer has no end token, so the ends of sentences are not predicted")
+    return notes
 
 
 def unscorable_notes(tokenizer: PreTrainedTokenizerBase, corpus: Corpus) -> list[str]:
@@ -103,13 +106,3 @@ def unscorable_notes(tokenizer: PreTrainedTokenizerBase, corpus: Corpus) -> list
     except InputError as error:
         return [f"the model will predict tokens, but words cannot be scored or parsed: {error}"]
     return []
-
-
-def _missing_tokens(config: TokenizerConfig, frame: Frame) -> list[str]:
-    """Warn of requested beginnings or ends of sentences for which the tokenizer has no token."""
-    missing = []
-    if config.add_bos and not frame.begin:
-        missing.append("the tokenizer has no beginning token, so the first token of a sentence is not predicted")
-    if config.add_eos and not frame.end:
-        missing.append("the tokenizer has no end token, so the ends of sentences are not predicted")
-    return missing

@@ -84,7 +84,7 @@ def test_the_vocabulary_is_the_bytes_and_then_the_most_useful_parts():
         ([], {}, "the corpus has no words to make a vocabulary from"),
         ([], {"kind": "unigram"}, "the corpus has no words to make a vocabulary from"),
         ([([], None)], {}, "the corpus has no words to make a vocabulary from"),
-        (CORPUS, {"vocab_size": 256}, "vocab_size must be more than 256 with kind bpe.*; got 256"),
+        (CORPUS, {"vocab_size": 256}, "vocab_size must be more than the 256 bytes with kind bpe.*; got 256"),
         (CORPUS, {"kind": "wordpiece"}, "kind must be one of bpe, unigram; got 'wordpiece'"),
         (CORPUS, {"lowercase": "upper"}, "lowercase must be one of none, first_word, all; got 'upper'"),
     ],

@@ -104,12 +104,6 @@ def test_tokenizers_of_other_kinds(capsys, files, own):
         ("test.csv", "review,stars\na,good\nb,great\n", [], "test.csv, row 2: no training text has the label 'great'"),
         ("train.csv", "review,stars\na,x\nb,y\n", ["data.train=''"], "data.train must name a file of labelled texts"),
         ("numpred.test.1", "VBZ\tthe dog\n", ["data.test=numpred.test.1"], "is a file of number prediction; "),
-        (
-            "mixed.jsonl",
-            '{"review": "a", "stars": 1}\n{"review": "b", "stars": "x"}\n',
-            ["data.train=mixed.jsonl"],
-            "mixed.jsonl, line 2: the label 'x' is of another type than those before it",
-        ),
     ],
 )
 def test_bad_input(capsys, files, monkeypatch, name, content, more, message):

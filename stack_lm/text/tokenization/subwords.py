@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 SubwordKind = Literal["bpe", "unigram"]
 # Each byte has a token, so every text has tokens.
 _BYTES = pre_tokenizers.ByteLevel.alphabet()
-_LARGEST = 10_000_000  # tokens, for which the trainers reserve memory at once
 
 
 def train_subword_tokenizer(
@@ -98,16 +97,11 @@ def check_subwords(kind: str, vocab_size: int) -> None:
     """Check settings that can be checked before a corpus is read.
 
     Raises:
-        InputError: for an unknown kind, or a vocabulary that is too small or too large.
+        InputError: for an unknown kind, or a vocabulary that is too small.
     """
     check_name("kind", kind, get_args(SubwordKind))
     if vocab_size <= len(_BYTES):
-        raise InputError(
-            f"vocab_size must be more than {len(_BYTES)} with kind {kind}, which has a token for each byte; "
-            f"got {vocab_size}"
-        )
-    if vocab_size > _LARGEST:
-        raise InputError(f"vocab_size must be at most {_LARGEST:,} with kind {kind}; got {vocab_size}")
+        raise InputError(f"vocab_size must be more than the {len(_BYTES)} bytes with kind {kind}; got {vocab_size}")
 
 
 def _word_parts(split_digits: bool, *, attached: bool) -> pre_tokenizers.PreTokenizer:

@@ -154,7 +154,7 @@ def _resumed(trials: Sequence[Trial], state: State) -> _JointTrials:
         trial.load(State(state.numbers["trials"][i], below(f"{i}.", state.tensors)))
     group = _JointTrials(trials)
     if any(trial.over for trial in trials):
-        if not trials[0].has_new_strings:
+        if not trials[0].encoding.task.online:
             group.load_data()  # padded to the longest of all trials, as it was
         group = group.without([trial.over for trial in trials])
     group.load_optimizer(state.tensors)
@@ -264,7 +264,7 @@ class _JointTrials:
 
     def load_data(self) -> Encoded:
         """Load the strings of the next epoch: the same ones, unless each epoch has new strings."""
-        if self._data is None or self.trials[0].has_new_strings:
+        if self._data is None or self.trials[0].encoding.task.online:
             self._data = _stack([trial.training_data() for trial in self.trials], self.trials[0].encoding.padding)
         return self._data
 

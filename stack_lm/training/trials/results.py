@@ -157,17 +157,13 @@ class ResultsDirectory(Trials):
 
     def add(self, records: Sequence[Record]) -> None:
         """Add trials durably: the results file is complete at every moment."""
-        self.records += records
-        self._write()
+        self.replace([*self.records, *records])
 
     def replace(self, records: list[Record]) -> None:
         """Replace all records."""
         self.records = records
-        self._write()
-
-    def _write(self) -> None:
         with atomic_file(self.path / RESULTS_FILE) as path, open(path, "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(record) + "\n" for record in self.records)
+            file.writelines(json.dumps(record) + "\n" for record in records)
             file.flush()
             os.fsync(file.fileno())
 

@@ -124,11 +124,6 @@ class Trial:
         self.longest = max(self.longest, int(data.sizes.max()))
         return data
 
-    @property
-    def has_new_strings(self) -> bool:
-        """True if each epoch has new strings."""
-        return self.encoding.task.online
-
     def order(self, steps: Tensor) -> Tensor:
         """The order of an epoch's strings, given their lengths [N]; each `batch_size` of them form a batch."""
         number, size = len(steps), self.loop.batch_size
