@@ -23,16 +23,7 @@ from ..core.errors import InputError
 from ..core.messages import counted, shortened
 from ..text.plain import json_object, json_record, read_text
 from ..text.tokenization import reopen_tokenizer, sentence_frame
-from .evaluations import (
-    convention_of,
-    decimals_of,
-    first_of,
-    format_score,
-    merged,
-    name_of_held_out,
-    of_training,
-    without_directories,
-)
+from .evaluations import convention_of, first_of, merged, name_of_held_out, of_training, row_of, without_directories
 
 CARD = "README.md"
 _TEMPLATE = Path(__file__).with_name("card.md")
@@ -197,7 +188,7 @@ def _make_card(
         notes=(earlier_notes if notes is None else notes).strip(),
         auto_class=auto_class,
         continuous=_is_continuous(training),
-        scores=[_row(result) for result in scores],
+        scores=[row_of(result) for result in scores],
         conventions=dict.fromkeys(
             f"{each.metric_name}: {convention_of(each)}" for each in scores if convention_of(each)
         ),
@@ -226,23 +217,10 @@ def _with_validation(
     """
     agreement = {*(config.get("id2label") or {}).values()} == {"VBP", "VBZ"}
     task = "Number prediction" if agreement else "Text classification"
-    measured = [result for result in scores if not _arguments(result, "command").startswith("stack-lm train")]
+    measured = [
+        result for result in scores if not (result.metric_args or {}).get("command", "").startswith("stack-lm train")
+    ]
     return merged(of_training(record, _held_out(training), command, task), measured)
-
-
-def _arguments(result: EvalResult, name: str) -> Any:
-    return (result.metric_args or {}).get(name, "")
-
-
-def _row(result: EvalResult) -> list[str]:
-    """The cells of a score in the table of a card."""
-    cells = (
-        f"{result.task_name}, {result.dataset_name}",
-        result.metric_name,
-        format_score(result.metric_value, decimals_of(result.metric_name or "")),
-        " to ".join(f"{bound:.2f}" for bound in _arguments(result, "interval_95")),
-    )
-    return [str(cell).replace("|", "\\|") for cell in cells]
 
 
 def _family(config: Mapping[str, Any]) -> str:

@@ -53,6 +53,17 @@ def format_score(value: float, decimals: int) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def row_of(result: EvalResult) -> list[str]:
+    """The cells of a score in the table of a card."""
+    cells = (
+        f"{result.task_name}, {result.dataset_name}",
+        result.metric_name,
+        format_score(result.metric_value, decimals_of(result.metric_name or "")),
+        " to ".join(f"{bound:.2f}" for bound in (result.metric_args or {}).get("interval_95", "")),
+    )
+    return [str(cell).replace("|", "\\|") for cell in cells]
+
+
 class SystemResult(NamedTuple):
     """One evaluation result in the output of a command.
 

@@ -410,11 +410,11 @@ def parse_measure(name: str) -> tuple[str, str, str]:
     return match[1] or "test", match[2], match[3]
 
 
-def single_row(preset: str, task: str, measures: Sequence[str]) -> Table:
-    """A table of one row, for a preset and a task."""
+def single_row(preset: str, task: str, scores: Sequence[str]) -> Table:
+    """A table of one row, for a preset and a task, with the first statistics of some scores."""
     row = {"cells": [preset, task], "preset": preset, "task": task}
     table: dict[str, Any] = {"title": f"{preset} on {task}", "columns": ["preset", "task"], "rows": [row]}
-    table["measures"] = [*measures]
+    table["measures"] = [f"{score}.{statistic}" for score in scores for statistic in STATISTICS[:4]]
     names = (
         Path(name).stem if Path(name).exists() else re.sub(r"[^\w.]+", "-", name).strip("-") for name in (preset, task)
     )

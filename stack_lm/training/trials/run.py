@@ -23,24 +23,10 @@ from ...tasks.checks import check_own
 from ...tasks.kinds import KINDS, score_names
 from ...tasks.scores import overall
 from ..base_config import differences
-from .config import (
-    OVERRIDES,
-    STATISTICS,
-    Row,
-    Table,
-    TaskConfig,
-    choose_rows,
-    comparable,
-    is_table,
-    parse_measure,
-    single_row,
-)
+from .config import OVERRIDES, Row, Table, TaskConfig, choose_rows, comparable, is_table, parse_measure, single_row
 from .results import TABLE_FILE, ResultsDirectory
 from .unfinished import StateFile, begun_rows, state_files
 from .workers import Job, run_jobs
-
-# The statistics of each score in a one-row table of a preset and a task.
-_STATISTICS = STATISTICS[:4]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -321,7 +307,7 @@ def load_table(name: str, task: str | None = None, options: Mapping[str, Any] | 
     scores = KINDS[make_task(task, **(options or {})).kind].shown
     if not Path(name).exists() and name not in preset_names():
         preset_path(name)
-    return single_row(name, task, [f"{score}.{statistic}" for score in scores for statistic in _STATISTICS])
+    return single_row(name, task, scores)
 
 
 def _overridden(table: Table, overrides: Mapping[str, Any], output_dir: str, seeds: int | None) -> Table:
