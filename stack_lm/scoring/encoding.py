@@ -14,6 +14,9 @@ from ..memory.viterbi import Run
 from ..text.tokenization import RareWordTags, TreebankForms, added_tokens, sentence_frame, word_splitter_of
 from .punctuation import Punctuation, is_punctuation, split_points
 
+Sentences = Sequence[Sequence[str]]
+"""Sentences, or their part-of-speech tags, each a sequence of words."""
+
 
 class Encoding(NamedTuple):
     """A text's token ids; the word of each (-1: none); the number of special tokens at the end; its words; and the word
@@ -75,7 +78,7 @@ class SentenceEncoder:
             for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)
         )
 
-    def encode_texts(self, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
+    def encode_texts(self, sentences: Sentences) -> list[list[int]]:
         """Token ids of sentences or their prefixes, without any special tokens around them."""
         texts = [" ".join(self._adapt(words)) for words in sentences]
         # Call the backend itself: the tokenizer's wrapper objects cost more than tokenizing.
@@ -91,8 +94,8 @@ class SentenceEncoder:
 
     def encode(
         self,
-        sentences: Sequence[Sequence[str]],
-        tags: Sequence[Sequence[str]] | None,
+        sentences: Sentences,
+        tags: Sentences | None,
         *,
         punctuation: Punctuation = "attach",
         numbers: Sequence[int] | None = None,

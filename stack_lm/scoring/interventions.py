@@ -22,6 +22,7 @@ from ..memory.emission import Fixed
 from ..memory.fields import Value
 from ..nn.controlled import ControlledMemory
 from ..nn.interventions import Intervention, intervene
+from .encoding import Sentences
 from .sentences import ModelScorer
 
 
@@ -83,9 +84,7 @@ class InterventionScorer(ModelScorer):
         self._seed = 0
 
     @torch.inference_mode()
-    def measure_means(
-        self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]] | None = None
-    ) -> dict[str, Tensor]:
+    def measure_means(self, sentences: Sentences, tags: Sentences | None = None) -> dict[str, Tensor]:
         """Measure the means of the untouched memory over all tokens of a text, including special ones, for `under`.
 
         Args:

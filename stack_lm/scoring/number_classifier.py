@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
@@ -12,12 +10,13 @@ from ..core.errors import InputError
 from ..hub.loading import load_pretrained
 from ..text.tokenization import TreebankForms, added_tokens
 from .batches import length_batches
+from .encoding import Sentences
 
 LABELS = ("VBP", "VBZ")
 
 
 def encode_for_classifier(
-    tokenizer: PreTrainedTokenizerBase, texts: Sequence[Sequence[str]], max_length: int | None = None
+    tokenizer: PreTrainedTokenizerBase, texts: Sentences, max_length: int | None = None
 ) -> list[list[int]]:
     """The token ids that a classifier reads: those of each text, between the tokens that the tokenizer itself adds.
 
@@ -78,9 +77,7 @@ class NumberClassifier:
         return text in self.label_ids
 
     @torch.inference_mode()
-    def continuation_logprobs(
-        self, prefixes: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]
-    ) -> list[np.ndarray]:
+    def continuation_logprobs(self, prefixes: Sentences, candidates: Sentences) -> list[np.ndarray]:
         """Log-probabilities of labels after each prefix, in nats; see `SentenceModel.continuation_logprobs`."""
         results = [np.full(len(labels), np.nan) for labels in candidates]
         encoded = encode_for_classifier(self.tokenizer, prefixes, self.max_length)

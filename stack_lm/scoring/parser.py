@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,8 @@ from ..parsing.export import tree_record
 from ..parsing.trees import ConstituencyTree
 from ..text.plain import check_encodable
 from .dropout import embedding_dropout
-from .encoding import WordStrength
+from .encoding import Sentences, WordStrength
+from .reading import Progress
 from .sentences import ModelScorer
 from .spans import SpanScorer
 
@@ -224,11 +225,7 @@ class Parser:
         return self.parse_batch(items)
 
     def parse_batch(
-        self,
-        sentences: Iterable[str | Sequence[str]],
-        *,
-        logprobs: bool = False,
-        progress: Callable[[int], None] | None = None,
+        self, sentences: Iterable[str | Sequence[str]], *, logprobs: bool = False, progress: Progress | None = None
     ) -> list[Parse | None]:
         """Parse several sentences: each a text, which the tokenizer splits, or its words.
 
@@ -260,7 +257,7 @@ class Parser:
         return voted
 
     def _parse_alone(
-        self, sentences: Sequence[str | Sequence[str]], logprobs: bool, progress: Callable[[int], None] | None
+        self, sentences: Sequence[str | Sequence[str]], logprobs: bool, progress: Progress | None
     ) -> list[Parse | None]:
         """The parses of this model, ignoring the others."""
         words = [self.split(s) if isinstance(s, str) else _check_words(s, i + 1) for i, s in enumerate(sentences)]
@@ -274,11 +271,11 @@ class Parser:
 
     def parse_words(
         self,
-        sentences: Sequence[Sequence[str]],
-        tags: Sequence[Sequence[str]] | None = None,
+        sentences: Sentences,
+        tags: Sentences | None = None,
         *,
         logprobs: bool = False,
-        progress: Callable[[int], None] | None = None,
+        progress: Progress | None = None,
     ) -> list[Parse]:
         """Parse sentences with this model alone, even those without any word that it knows.
 

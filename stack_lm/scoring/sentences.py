@@ -24,7 +24,7 @@ from ..nn import memory_states
 from ..nn.dead_zone import DeadZone, dead_zone
 from ..nn.interventions import Intervention, intervene
 from .batches import End, finite
-from .encoding import Encoding, SentenceEncoder, WordStrength, run_of_words, strengths_of_words
+from .encoding import Encoding, SentenceEncoder, Sentences, WordStrength, run_of_words, strengths_of_words
 from .memory_layers import by_head, has_runs
 from .punctuation import Punctuation
 from .reading import Progress, Reading, SequenceReader
@@ -118,8 +118,8 @@ class ModelScorer(SequenceReader):
     @torch.inference_mode()
     def trace(
         self,
-        sentences: Sequence[Sequence[str]],
-        tags: Sequence[Sequence[str]] | None = None,
+        sentences: Sentences,
+        tags: Sentences | None = None,
         *,
         logprobs: bool = True,
         progress: Progress | None = None,
@@ -236,9 +236,7 @@ class ModelScorer(SequenceReader):
         return {name: actions[name] for name in [*names, "reading", "exit"] if name in actions}
 
     @torch.inference_mode()
-    def continuation_logprobs(
-        self, prefixes: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]
-    ) -> list[np.ndarray]:
+    def continuation_logprobs(self, prefixes: Sentences, candidates: Sentences) -> list[np.ndarray]:
         """Score candidate continuations; see `SentenceModel.continuation_logprobs`."""
         full = [[*prefix, candidate] for prefix, some in zip(prefixes, candidates, strict=True) for candidate in some]
         encoded = iter(self._encoder.encode_texts(full))
@@ -254,7 +252,7 @@ class ModelScorer(SequenceReader):
             groups.append(group)
         return self._sums(groups)
 
-    def sentence_logprobs(self, groups: Sequence[Sequence[Sequence[str]]]) -> list[np.ndarray]:
+    def sentence_logprobs(self, groups: Sequence[Sentences]) -> list[np.ndarray]:
         """Score whole sentences; see `SentenceModel.sentence_logprobs`.
 
         Without a token that begins sentences, the first token is given and not predicted. An end token counts only if

@@ -16,7 +16,10 @@ from ..parsing.ensemble import LONGEST, are_words, elect_tree
 from ..parsing.trees import ConstituencyTree
 from ..text.escapes import escape_words
 from .batches import length_batches
-from .encoding import SentenceEncoder, last_tokens
+from .encoding import SentenceEncoder, Sentences, last_tokens
+
+Fenced = tuple[list[int], list[int]]
+"""The token ids of a sentence, framed, and its fences (see `SpanParserModel.forward`)."""
 
 
 class SpanScorer:
@@ -41,7 +44,7 @@ class SpanScorer:
         """The words of a text, as the tokenizer separates them."""
         return self._encoder.split(text)
 
-    def encode(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[list[int], list[int]]]:
+    def encode(self, sentences: Sentences) -> Iterator[Fenced]:
         """The token ids of each sentence, framed, and its fences (see `SpanParserModel.forward`).
 
         Brackets are read as "-LRB-" and "-RRB-", since a parser learns from files of trees, in which they are escaped.
@@ -58,7 +61,7 @@ class SpanScorer:
 
     @torch.inference_mode()
     def probabilities(
-        self, encoded: Sequence[tuple[list[int], list[int]]], *, progress: Callable[[int], None] | None = None
+        self, encoded: Sequence[Fenced], *, progress: Callable[[int], None] | None = None
     ) -> list[np.ndarray]:
         """The probability that each span [start, stop) of each sentence is in its tree [n + 1, n + 1].
 
@@ -78,7 +81,7 @@ class SpanScorer:
         return probabilities
 
     def parse(
-        self, sentences: Sequence[Sequence[str]], *, progress: Callable[[int], None] | None = None
+        self, sentences: Sentences, *, progress: Callable[[int], None] | None = None
     ) -> list[tuple[ConstituencyTree, np.ndarray]]:
         """The binary tree of each sentence, as `tree_of_spans` finds it, and its unknown words.
 
@@ -127,7 +130,7 @@ def _votes(places: tuple[np.ndarray, ...], values: np.ndarray) -> dict[tuple[int
     return dict(zip(zip(starts, stops, strict=True), values.tolist(), strict=True))
 
 
-def collate_spans(encoded: Sequence[tuple[Sequence[int], Sequence[int]]], device: torch.device) -> dict[str, Tensor]:
+def collate_spans(encoded: Sequence[Fenced], device: torch.device) -> dict[str, Tensor]:
     """Collate sentences from `SpanScorer.encode` into arguments of the model, padded on the right."""
     ids, fences = (list(map(torch.tensor, part)) for part in zip(*encoded, strict=True))
     padded = {

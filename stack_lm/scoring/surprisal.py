@@ -31,6 +31,7 @@ from ..core.trace import Trace
 from ..text.escapes import unescape_word
 from ..text.plain import check_encodable
 from ..text.records import text_columns
+from .encoding import Sentences
 from .punctuation import Punctuation, inner, is_punctuation
 from .reading import Progress
 from .sentences import ModelScorer
@@ -296,7 +297,7 @@ def _as_scorer(model: Any, tokenizer: Any, reading: Mapping[str, Any]) -> ModelS
 
 def _scored(
     scorer: ModelScorer,
-    sentences: Sequence[Sequence[str]],
+    sentences: Sentences,
     contexts: Sequence[Hashable] | None,
     settings: _Settings,
     progress: Progress | None,
@@ -348,7 +349,7 @@ def _with_end(trace: Trace, end: str, n_tokens: int) -> Trace:
 
 
 def _rows(
-    traces: Sequence[Trace], sentences: Sequence[Sequence[str]], numbers: Sequence[int], entropy: bool
+    traces: Sequence[Trace], sentences: Sentences, numbers: Sequence[int], entropy: bool
 ) -> dict[str, np.ndarray]:
     """The columns of some sentences' rows, in nats."""
     words = [word for trace in traces for word in trace.words]

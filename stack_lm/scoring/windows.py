@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .encoding import Encoding, SentenceEncoder
+from .encoding import Encoding, SentenceEncoder, Sentences
 from .punctuation import Punctuation
 
 
@@ -30,8 +30,8 @@ class Window(NamedTuple):
 
 def place(
     encoder: SentenceEncoder,
-    sentences: Sequence[Sequence[str]],
-    tags: Sequence[Sequence[str]] | None,
+    sentences: Sentences,
+    tags: Sentences | None,
     contexts: Sequence[Hashable] | None,
     *,
     punctuation: Punctuation,

@@ -56,7 +56,7 @@ class GrammarStrings(ExactLanguage):
     """
 
     def __init__(self, grammar: Grammar, symbols: Sequence[str] | None = None) -> None:
-        if grammar.is_empty:
+        if not grammar.rules[grammar.start]:
             raise InputError(f"the grammar derives no string: no rules lead from {grammar.start} to terminals alone")
         self.grammar, self.lengths = grammar, ByLength(grammar)
         self.symbols = tuple(sorted(grammar.terminals) if symbols is None else symbols)

@@ -87,11 +87,6 @@ class Grammar:
                 return found
             found = more
 
-    @property
-    def is_empty(self) -> bool:
-        """True if the grammar derives no string."""
-        return not self.rules[self.start]
-
     def following(self, string: Sequence[str]) -> Iterator[tuple[frozenset[str], bool]]:
         """The terminals that may follow each prefix of a string, and whether the grammar derives the prefix.
 

@@ -58,12 +58,7 @@ class DocumentStream:
     """
 
     def __init__(
-        self,
-        name: str,
-        dataset: Any,
-        column: str,
-        segmenter: Segmenter,
-        keep: Callable[[str], bool] = lambda document: True,
+        self, name: str, dataset: Any, column: str, segmenter: Segmenter, keep: Callable[[str], bool] = bool
     ) -> None:
         self.name, self.segmenter = name, segmenter
         self._dataset, self._column, self._keep = dataset, column, keep

@@ -17,7 +17,7 @@ from ..models.modeling_span_parser import spans_that_count
 from ..parsing.ensemble import mutual_f1
 from ..parsing.trees import ConstituencyTree
 from ..scoring.batches import length_batches
-from ..scoring.spans import SpanScorer, collate_spans, tree_of_spans
+from ..scoring.spans import Fenced, SpanScorer, collate_spans, tree_of_spans
 from ..text import hold_out
 from ..text.records import find_files, is_pattern
 from .batches import Batches, Collated, SentenceBatches, WholePools
@@ -93,16 +93,14 @@ class SpanParserTrainer(TrainingLoop):
         targets = int(spans_that_count(inputs["fences"] >= 0).sum())
         return Collated(inputs, targets, sum(map(len, batch)) - len(batch), inputs["input_ids"].numel())
 
-    def _with_votes(
-        self, sentences: Sequence[VotedSentence], encoded: Sequence[tuple[list[int], list[int]]]
-    ) -> dict[str, Any]:
+    def _with_votes(self, sentences: Sequence[VotedSentence], encoded: Sequence[Fenced]) -> dict[str, Any]:
         inputs = collate_spans(encoded, self.accelerator.device)
         size = inputs["fences"].shape[1]
         votes = torch.from_numpy(np.stack([one.matrix(size) for one in sentences]))
         return inputs | {"votes": votes.to(self.accelerator.device)}
 
     @cached_property
-    def _own_validation(self) -> list[tuple[VotedSentence, tuple[list[int], list[int]], ConstituencyTree]]:
+    def _own_validation(self) -> list[tuple[VotedSentence, Fenced, ConstituencyTree]]:
         """This process's held-out sentences, each with its tokens and the tree elected by its votes."""
         own = self.validation[self.accelerator.process_index :: self.accelerator.num_processes]
         encoded = self._scorer.encode([one.words for one in own])

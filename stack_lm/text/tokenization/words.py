@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Lowercase = Literal["none", "first_word", "all"]
+TaggedSentence = tuple[Sequence[str], Sequence[str] | None]
 
 # What is a token of its own where it touches a word. In text of the Penn Treebank's form nothing touches a word, so
 # such text stays as it is. Each alternative begins with one character and a test that refuses most others: the matcher
@@ -227,9 +228,7 @@ def _flat(splitter: pre_tokenizers.PreTokenizer) -> list[pre_tokenizers.PreToken
     return parts
 
 
-def tagged_sentences(
-    sentences: Iterable[tuple[Sequence[str], Sequence[str] | None]],
-) -> Iterator[tuple[Sequence[str], Sequence[str] | None]]:
+def tagged_sentences(sentences: Iterable[TaggedSentence]) -> Iterator[TaggedSentence]:
     """The sentences of a corpus, checked to be pairs of words and tags.
 
     Raises:
