@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,16 @@ def shortened(text: Any, length: int) -> str:
 def first_line(error: Exception) -> str:
     """The first line of a library's error, or its kind if it says nothing."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+@contextmanager
+def explaining(what: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turn errors of some kinds into an `InputError`: what went wrong, and the reason that they give, on one line."""
+    try:
+        yield
+    except kinds as error:
+        reason = str(error) if isinstance(error, InputError) else shortened(first_line(error), 300)
+        raise InputError(f"{what}: {reason}") from error
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from ..core.atomic import write_text
 from ..core.config_files import CONFIG_FILE, METRICS_FILE, dump_yaml, read_run_config
 from ..core.errors import InputError
-from ..core.messages import counted, shortened
+from ..core.messages import counted, explaining
 from ..text.plain import json_object, json_record, read_text
 from ..text.tokenization import reopen_tokenizer, sentence_frame
 from .evaluations import convention_of, first_of, merged, name_of_held_out, of_training, row_of, without_directories
@@ -93,10 +93,8 @@ def read_card(path: Path) -> ModelCardData:
     Raises:
         InputError: if it cannot be read, or its metadata is malformed.
     """
-    try:
+    with explaining(f"cannot read {path}", OSError, ValueError, LookupError, AttributeError, TypeError, yaml.YAMLError):
         return ModelCardData(**ModelCard(path.read_text(encoding="utf-8")).data.to_dict())
-    except (OSError, ValueError, LookupError, AttributeError, TypeError, yaml.YAMLError) as error:
-        raise InputError(f"cannot read {path}: {shortened(error, 300)}") from error
 
 
 def methods(directory: Path) -> str:
@@ -335,11 +333,8 @@ def _count_parameters(directory: Path) -> int:
     """The number of parameters, from the headers of the weight files."""
     count = 0
     for path in sorted(directory.glob("*.safetensors")):
-        try:
-            with safe_open(path, framework="np") as weights:
-                count += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
-        except (OSError, SafetensorError) as error:
-            raise InputError(f"cannot read {path}: {error}") from error
+        with explaining(f"cannot read {path}", OSError, SafetensorError), safe_open(path, framework="np") as weights:
+            count += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
     return count
 
 

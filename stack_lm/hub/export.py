@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from ..core.atomic import atomic_directory
 from ..core.errors import InputError
+from ..core.messages import explaining
 from ..models.kinds import kind_of
 from .card import CARD, is_card, write_card
 from .locating import check_model_directory
@@ -56,11 +57,9 @@ def export_model(source: str | Path, target: str | Path, dtype: Storage = "float
     """
     source = Path(source)
     check_model_directory(source, WEIGHTS)
-    try:
+    with explaining(f"cannot read the model in {source}", Exception):  # of safetensors, of json
         weights = load_file(source / WEIGHTS)
         config = json.loads((source / CONFIG).read_text(encoding="utf-8"))
-    except Exception as error:  # of safetensors, of json
-        raise InputError(f"cannot read the model in {source}: {str(error).splitlines()[0]}") from error
     kind = getattr(torch, dtype)
     stored = {name: weight.to(kind) if weight.is_floating_point() else weight for name, weight in weights.items()}
     largest = 0.0

@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrained
 
 from ..core.console import print_note, runs_command
 from ..core.errors import InputError
-from ..core.messages import shortened
+from ..core.messages import explaining, shortened
 from ..core.quiet import without_progress_bars
 from ..models.kinds import kind_of
 from .locating import cannot_load, locate, read_config
@@ -107,11 +107,8 @@ def find_device(name: str | None = None) -> str:
         InputError: if it is not usable.
     """
     device = name or ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
+    with explaining(f"cannot use the device {device!r}", Exception):  # many kinds: of a missing one, or without data
         torch.ones(1, device=device).item()
-    except Exception as error:  # torch raises many kinds for a missing device, or one without data
-        reason = shortened(str(error).splitlines()[0], 100)
-        raise InputError(f"cannot use the device {device!r}: {reason}") from error
     return device
 
 

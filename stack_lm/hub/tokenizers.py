@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import InputError
-from ..core.messages import first_line, shortened
+from ..core.messages import explaining
 from ..text.plain import json_object
 from ..text.tokenization import reopen_tokenizer
 from .locating import TOKENIZERS, ask_hub, looks_like_a_path
@@ -35,7 +35,8 @@ def open_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
     Raises:
         InputError: if it cannot be opened, or is not a fast tokenizer.
     """
-    try:
+    # Of many kinds: of the hub, of files, of formats.
+    with explaining(f"cannot load a tokenizer from {source or repr(source)}", Exception):
         path = find_tokenizer(source)
         if path is not None and path.is_file():
             tokenizer = _open_file(path)
@@ -47,9 +48,6 @@ def open_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
             tokenizer.pad_token = tokenizer.eos_token
         tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = "left"  # the latter is what gets saved
         try_tokenizer(tokenizer)
-    except Exception as error:  # many kinds: of the hub, of files, of formats
-        reason = shortened(first_line(error), 200)
-        raise InputError(f"cannot load a tokenizer from {source or repr(source)}: {reason}") from error
     return tokenizer
 
 

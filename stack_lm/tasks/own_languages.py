@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import InputError
-from ..core.messages import first_line, shortened
+from ..core.messages import explaining, shortened
 from ..text.files import check_file
 from ..text.formats import cells_of
 from ..text.plain import read_text
@@ -40,10 +40,8 @@ def grammar_task(path: str, *, kind: View = "classification", splits: SplitChang
     import nltk
 
     weighted = "[" in text.replace("'['", "").replace('"["', "")
-    try:
+    with explaining(f"{path} is not a grammar", ValueError):
         read = (nltk.PCFG if weighted else nltk.CFG).fromstring(text)
-    except ValueError as error:
-        raise InputError(f"{path} is not a grammar: {first_line(error)}") from error
     rules: dict[str, dict[str, float]] = {}
     lefts = {production.lhs() for production in read.productions()}
     for production in sorted(read.productions(), key=lambda rule: rule.lhs() != read.start()):
@@ -76,10 +74,8 @@ def automaton_task(path: str, *, kind: View = "classification", splits: SplitCha
 
 
 def _of_file(path: str, text: str, make: Callable[[], Task]) -> Task:
-    try:
+    with explaining(path, InputError):
         task = make()
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
     task.digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return task
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.errors import InputError, OnError
-from ..core.messages import first_line, shortened
+from ..core.messages import explaining, shortened
 from .brackets import looks_like_trees, without_remarks, words_of_trees
 from .conllu import TaggedWords, sentences_of_conllu
 from .files import LONGEST_LINE, UNPACKERS, check_file, numbered_lines, open_file
@@ -274,15 +274,15 @@ def _read_parquet(path: str | Path, on_error: OnError) -> Iterator[Row]:
     if Path(name).suffix.lower() in UNPACKERS:
         with open_file(path) as (_, stream):
             whole = pyarrow.BufferReader(stream.read())
-    try:
-        with pyarrow.parquet.ParquetFile(whole) as file:
-            _check_columns(file.schema_arrow.names, name)
-            if not file.metadata.num_rows:
-                raise InputError(f"{name} has no rows")
-            rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(_ROWS))
-            yield from enumerate(rows, start=1)
-    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(f"{name} is not a readable Parquet file: {first_line(error)}") from error
+    unreadable = explaining(
+        f"{name} is not a readable Parquet file", OSError, pyarrow.ArrowException, UnicodeDecodeError
+    )
+    with unreadable, pyarrow.parquet.ParquetFile(whole) as file:
+        _check_columns(file.schema_arrow.names, name)
+        if not file.metadata.num_rows:
+            raise InputError(f"{name} has no rows")
+        rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(_ROWS))
+        yield from enumerate(rows, start=1)
 
 
 FORMATS: dict[str, Format] = {

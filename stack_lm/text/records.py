@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..core.checks import is_number
 from ..core.errors import InputError, OnError, fail
-from ..core.messages import check_name, first_line, nearest, shortened
+from ..core.messages import check_name, explaining, nearest, shortened
 from .files import LONGEST_LINE, UNPACKERS, check_file
 from .formats import FORMATS, TEXT, TEXT_COLUMNS, Row, format_of, read_rows
 
@@ -154,15 +154,13 @@ def open_dataset(name: str, split: str) -> tuple[Any, dict[str, Any]]:
         raise InputError("hub: must be followed by the name of a dataset")
     from datasets import load_dataset, load_from_disk
 
-    try:
+    # The library raises its own errors, those of the network and ValueErrors.
+    with explaining(f"cannot open the dataset {path!r} ({split})", Exception):
         if (Path(path) / "state.json").is_file():  # one that `save_to_disk` wrote; it is its own split
             dataset: Any = load_from_disk(path).to_iterable_dataset()
         else:
             dataset = load_dataset(path, config or None, split=split, streaming=True)
         first = next(iter(dataset.take(1)), None)
-    except Exception as error:  # the library raises its own errors, those of the network and ValueErrors
-        reason = shortened(first_line(error), 200)
-        raise InputError(f"cannot open the dataset {path!r} ({split}): {reason}") from error
     if first is None:
         raise InputError(f"the dataset {path!r} ({split}) is empty")
     return dataset, first

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from ..core.checks import Count, CountOrZero, Integer, NotNegative, Positive, check_fields
 from ..core.errors import InputError
+from ..core.messages import explaining
 from ..text.tokenization import Lowercase, SubwordKind, check_subwords
 
 # For fields whose value a resumed run may change.
@@ -138,10 +139,8 @@ class BaseTokenizerConfig:
         if self.pretrained is not None:
             from ..hub.tokenizers import find_tokenizer
 
-            try:
+            with explaining(f"cannot load a tokenizer from {self.pretrained or repr('')}", InputError):
                 find_tokenizer(self.pretrained)
-            except InputError as error:
-                raise InputError(f"cannot load a tokenizer from {self.pretrained or repr('')}: {error}") from error
             return
         if self.kind == "word":
             for key in ("split_digits", "detokenize"):

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from ..core.checks import build, checks_of
 from ..core.errors import InputError
-from ..core.messages import first_line, shortened, unknown_name
+from ..core.messages import explaining, shortened, unknown_name
 from ..hub.loading import load_pretrained
 from ..models.kinds import kind_of
 from ..tasks.scores import evaluation_mode
@@ -35,10 +35,8 @@ def make_config(kind: type[PreTrainedModel], fields: Mapping[str, Any]) -> Any:
     known = checks_of(config_class)
     # Some of transformers' models know no padding.
     tokens = {name: values.pop(name) for name in _TOKENS if name in values and name not in known}
-    try:
+    with explaining("model", InputError):
         config = build(config_class, values)
-    except InputError as error:
-        raise InputError(f"model: {error}") from error
     for name, token in tokens.items():
         setattr(config, name, token)
     return config
@@ -78,10 +76,8 @@ def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
     kinds = config.architectures or [kind.__name__]
     if kinds != [kind.__name__]:
         raise InputError(f"model.architectures must be [{kind.__name__}], which is trained here; got {kinds}")
-    try:
+    with explaining("model", ValueError, RuntimeError, ArithmeticError, TypeError):
         return kind(config)
-    except (ValueError, RuntimeError, ArithmeticError, TypeError) as error:
-        raise InputError(f"model: {shortened(first_line(error), 300)}") from error
 
 
 class InitialModel:

@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
 
 from ..core.errors import InputError
-from ..core.messages import did_you_mean, first_line
+from ..core.messages import did_you_mean, explaining
 from ..core.plugins import import_object
 from .base_config import BaseLoopConfig
 
@@ -46,10 +46,9 @@ def make_optimizer(
         given["fused"] = device.type in ("cpu", "cuda")
     if kind is torch.optim.RMSprop:
         given.setdefault("foreach", True)
-    try:
+    what = f"training.optimizer {settings.optimizer} cannot be used here"
+    with explaining(what, TypeError, ValueError, RuntimeError):
         optimizer: torch.optim.Optimizer = kind(parameters, lr=rate, **given)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"training.optimizer {settings.optimizer} cannot be used here: {first_line(error)}") from error
     return optimizer
 
 

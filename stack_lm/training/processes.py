@@ -9,7 +9,7 @@ import torch
 from accelerate import Accelerator
 
 from ..core.errors import InputError
-from ..core.messages import first_line
+from ..core.messages import explaining, first_line
 from ..kernels.protocol import CUDA_GRAPHS
 
 
@@ -54,10 +54,8 @@ def make_accelerator(mixed_precision: str | None, tracker: str | None, logs: Pat
         InputError: if the processes cannot find each other, or do not support the settings.
     """
     no_gpu = torch.accelerator.current_accelerator(check_available=True) is None  # Accelerate must be told
-    try:
+    with explaining("training cannot start (processes, training.tracker, mixed_precision)", ValueError):
         accelerator = Accelerator(cpu=no_gpu, mixed_precision=mixed_precision, log_with=tracker, project_dir=str(logs))
-    except ValueError as error:
-        raise InputError(f"training cannot start (processes, training.tracker, mixed_precision): {error}") from error
     if mixed_precision == "fp16" and accelerator.device.type == "cpu":
         raise InputError("training.mixed_precision=fp16 needs a GPU; on a CPU it must be 'no' or 'bf16'")
     on_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import TrainerCallback
 
-from ..core.errors import InputError
+from ..core.messages import explaining
 from ..memory.emission import OperationChoice
 
 
@@ -96,9 +96,7 @@ def make_temperature_schedule(settings: Any, model: nn.Module) -> TemperatureSch
     """
     if not settings.temperature_decay:
         return None
-    try:
+    with explaining("training.temperature_decay", ValueError):
         schedule = TemperatureSchedule(settings.temperature_decay, settings.temperature_minimum)
         schedule.check(model)
-    except ValueError as error:
-        raise InputError(f"training.temperature_decay: {error}") from error
     return schedule

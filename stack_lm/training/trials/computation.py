@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from ...core.errors import InputError
+from ...core.messages import explaining
 from ...core.trace import StackRun
 from ...figures.computation import MOST_STEPS, Computation, Panel, run_panels
 from ...kernels.runs import tables_for
@@ -72,19 +72,15 @@ def load_task_model(directory: str | Path) -> TaskModel:
     """
     path = Path(directory)
     check_task_models(path)
-    try:
+    with explaining(f"{path} has no model that can be loaded", Exception):  # many kinds: of files, of safetensors
         about = json.loads((path / TASK_FILE).read_text(encoding="utf-8"))
         name, options = about["task"], about["options"]
         (architecture,) = json.loads((path / "config.json").read_text(encoding="utf-8"))["architectures"]
         model: Any = class_named(architecture, *KINDS)
         model = model.from_pretrained(path).eval()
         ids = json.loads((path / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-        raise InputError(f"{path} has no model that can be loaded: {error}") from error
-    try:
+    with explaining(f"{path} is a model of a task that cannot be made here", InputError):
         task = make_task(name, **options)
-    except InputError as error:
-        raise InputError(f"{path} is a model of a task that cannot be made here: {error}") from error
     begin, end = model.config.bos_token_id, model.config.eos_token_id
     encoding = Encoding(task, architecture, one_boundary=begin is not None and begin == end)
     _check_symbols(path, task, "symbols", sorted(ids, key=ids.__getitem__), encoding.symbols)

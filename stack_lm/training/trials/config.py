@@ -14,7 +14,7 @@ from typing import Any, Literal
 from ...core.checks import Count, CountOrZero, NotNegative, Positive, build, compile_pattern
 from ...core.config_files import merge, read_config
 from ...core.errors import InputError
-from ...core.messages import similar_path
+from ...core.messages import explaining, similar_path
 from ..base_config import BaseConfig, resume_invariants
 
 # A file saved beside a model that was trained on a task.
@@ -316,10 +316,8 @@ class Table(Overrides):
         """
         own = {"task": row.task, "output_dir": self.output_dir}
         values = read_config(row.preset)
-        try:
+        with explaining(f"{row.preset} does not fit `stack-lm train task`", InputError):
             build(TaskConfig, values | own)
-        except InputError as error:
-            raise InputError(f"{row.preset} does not fit `stack-lm train task`: {error}") from error
         if self.given(row, "model").get("controller", "lstm") != "lstm":  # the preset's is for an LSTM's gates
             values.get("model", {}).pop("forget_bias", None)
         for source in (self, row):

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from ...core.errors import InputError
-from ...core.messages import first_line
+from ...core.messages import explaining
 from ...memory.controls import Noise
 from ...models.kinds import choose_class, class_named
 from ...nn import draw_noise
@@ -304,10 +303,8 @@ def load_weights(model: Any, directory: str) -> None:
     """
     directory = os.path.expanduser(directory)
     check_task_models(directory)
-    try:
+    with explaining(f"{directory} has no model that can be loaded", Exception):  # many kinds: of files, of safetensors
         weights = type(model).from_pretrained(directory).state_dict()
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise InputError(f"{directory} has no model that can be loaded: {first_line(error)}") from error
     if missing := take_weights(model, weights, directory):
         raise InputError(f"{directory} has another kind of model: it has no {', '.join(missing[:3])}")
 

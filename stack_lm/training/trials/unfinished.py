@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 
 from ...core.atomic import atomic_file
 from ...core.errors import InputError
+from ...core.messages import explaining
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -90,10 +91,8 @@ class StateFile:
         # Copies, because parameters of trials that train at once share their memory.
         tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.tensors.items()}
         with atomic_file(self.path) as path:
-            try:
+            with explaining(f"cannot write {self.path}", SafetensorError):  # its own form of errors of the system
                 save_file(tensors, path, {"about": about})
-            except SafetensorError as error:  # its own form of errors of the system
-                raise InputError(f"cannot write {self.path}: {error}") from error
             with open(path, "rb") as file:
                 os.fsync(file.fileno())
 
