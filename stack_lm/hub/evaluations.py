@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from huggingface_hub import EvalResult
 
 from ..core.errors import InputError
+from ..core.messages import explaining
 from ..text.plain import json_record, read_lines
 
 _MOST_NAMED = 3  # sets of a suite in the name of its score; of more, the number
@@ -95,10 +96,8 @@ def read_results(path: Path) -> list[SystemResult]:
         if name not in _READERS:
             known = ", ".join(_READERS)
             raise InputError(f"{path} must hold what --json of {known} prints; it is of {name or 'no such command'}")
-        try:
+        with explaining(f"{path} must hold results of models", KeyError, TypeError, AttributeError, ValueError):
             results += [result for run in _runs(record) for result in _READERS[name](run)]
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise InputError(f"{path} must hold results of models; {error} is missing or of another kind") from error
     return results
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..core.errors import InputError, OnError
-from ..core.messages import first_line, shortened
+from ..core.messages import explaining
 from ..core.plugins import Registry
 from .plain import Segmenter, has_several_sentences
 
@@ -118,15 +118,12 @@ class DocumentStream:
 
     def _texts(self, start: dict[str, Any] | None) -> Iterator[str]:
         self._dataset.load_state_dict(start)
-        try:
+        # Of many kinds: a file is missing or damaged, the network is down.
+        with explaining(f"cannot read on in {self.name}", Exception):
             for document in self._dataset:
                 text = document[self._column]
                 if text and self._keep(text):
                     yield text
-        except InputError:
-            raise
-        except Exception as error:  # many kinds: a file is missing or damaged, the network is down
-            raise InputError(f"cannot read on in {self.name}: {shortened(first_line(error), 300)}") from error
 
 
 @dataclass(frozen=True, eq=False)

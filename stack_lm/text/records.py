@@ -241,11 +241,8 @@ def choose_column(fields: Mapping[str, Any], column: str | None, source: str, no
     texts = text_columns(others, lambda name: isinstance(others[name], str) and not is_number(others[name]))
     if len(texts) != 1:
         problem = "several columns of text" if texts else "no column of text"
-        raise InputError(
-            f"{source} has {problem}, none of them {' or '.join(TEXT_COLUMNS)}: name one of "
-            f"{shortened(', '.join(texts), 200) if texts else columns} "
-            "by --column (training: data.column)"
-        )
+        names = shortened(", ".join(texts), 200) if texts else columns
+        raise InputError(f"{source} has {problem}: name one of {names} by --column (training: data.column)")
     return texts[0]
 
 

@@ -159,20 +159,21 @@ class RunConfig(TextRunConfig):
     def check(self) -> None:
         """See `BaseConfig.check`."""
         super().check()
-        if self.data.streaming and self.training.max_steps is None:
-            raise InputError("data.streaming needs training.max_steps: the length of a stream is not known")
-        if self.data.streaming and self.data.validation is None and self.data.held_out >= 1:
-            raise InputError(f"data.held_out of a stream must be a share below 1; got {self.data.held_out:g}")
-        if self.data.streaming and self.data.limit is not None:
-            raise InputError("data.limit is not for a stream, which training.max_steps limits")
-        if self.data.streaming and self.data.held_out_seed is not None:
-            raise InputError("data.held_out_seed is not for a stream, of which every run holds out the same documents")
-        tokens = self.training.tokens_per_batch
-        if tokens is not None and self.data.mode == "continuous":
+        data, tokens = self.data, self.training.tokens_per_batch
+        if data.streaming:
+            if self.training.max_steps is None:
+                raise InputError("data.streaming needs training.max_steps: the length of a stream is not known")
+            if data.validation is None and data.held_out >= 1:
+                raise InputError(f"data.held_out of a stream must be a share below 1; got {data.held_out:g}")
+            if data.limit is not None:
+                raise InputError("data.limit is not for a stream, which training.max_steps limits")
+            if data.held_out_seed is not None:
+                raise InputError("data.held_out_seed is not for a stream: every run holds out the same documents of it")
+        if tokens is not None and data.mode == "continuous":
             raise InputError("training.tokens_per_batch is for sentences; continuous text uses batch_size")
-        if tokens is not None and tokens < self.data.max_length:
-            least = self.data.max_length
-            raise InputError(f"training.tokens_per_batch must be at least data.max_length, {least}; got {tokens}")
+        if tokens is not None and tokens < data.max_length:
+            most = data.max_length
+            raise InputError(f"training.tokens_per_batch must be at least data.max_length, {most}; got {tokens}")
 
     def find_data(self) -> None:
         """See `BaseConfig.find_data`."""

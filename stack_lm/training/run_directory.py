@@ -30,6 +30,7 @@ from ..core.checks import build, is_number
 from ..core.config_files import CONFIG_FILE, METRICS_FILE, dump_yaml, read_yaml
 from ..core.console import print_note
 from ..core.errors import InputError
+from ..core.messages import explaining
 from ..text.plain import json_object
 from .base_config import BaseConfig, differences, resume_invariants
 from .checkpoints import all_checkpoints, checkpoint_step, find_checkpoint, write_manifest
@@ -235,11 +236,9 @@ class RunDirectory:
     def _check_same_run(self) -> None:
         """Check that the run is the same: it may be resumed for longer, but not as another one."""
         file = self.path / CONFIG_FILE
-        try:
+        with explaining(f"cannot resume {self.path}: {file}", InputError, AttributeError, TypeError):
             # With the defaults of settings newer than the run.
             earlier = build(type(self._config), read_yaml(file))
-        except (InputError, AttributeError, TypeError) as error:
-            raise InputError(f"cannot resume {self.path}: {file}: {error}") from error
         for key, before, now in differences(resume_invariants(earlier), resume_invariants(self._config)):
             raise InputError(f"cannot resume {self.path}: its {key} was {before}, and is {now} now")
         changes = differences(dataclasses.asdict(earlier), dataclasses.asdict(self._config))

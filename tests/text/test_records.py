@@ -334,7 +334,7 @@ HOSTILE = {
     ),
     "columns of text": (
         "a.csv", b"title,body\na,b\n",
-        "a.csv has several columns of text, none of them text or sentence: name one",
+        "a.csv has several columns of text: name one",
     ),
     "a short row": ("a.csv", b"text,id\na,1\n\nb\n", "a.csv, row 3 (line 4): 1 columns, but the header has 2"),
     "an open quotation mark": (

@@ -8,6 +8,7 @@ import itertools
 import math
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 from ...core.config_files import merge, preset_names, preset_path, read_yaml
 from ...core.console import LineClock, print_note, progress
 from ...core.errors import InputError
-from ...core.messages import counted, unknown_key
+from ...core.messages import counted, explaining, unknown_key
 from ...hub.loading import find_device
 from ...tasks import FileTask, Task, make_task, task_names
 from ...tasks.checks import check_own
@@ -128,7 +129,7 @@ class Experiment:
 
         planned = []
         for i, row in self.chosen.items():
-            try:
+            with explaining(row.name, InputError) if len(self.table.rows) > 1 else nullcontext():
                 config = self._fitted(self.table.config(row), row)
                 trial = Trial(config, "meta")
                 task = trial.encoding.task
@@ -141,8 +142,6 @@ class Experiment:
                 self.notes += _about_slow_memories(trial.model)
                 if not can_join(trial):
                     self._alone.add(i)
-            except InputError as error:
-                raise InputError(f"{row.name}: {error}" if len(self.table.rows) > 1 else str(error)) from error
             seeds = range(self.table.number_of_seeds(row))
             planned += [PlannedTrial(i, row, dataclasses.replace(config, seed=seed)) for seed in seeds]
         return planned
