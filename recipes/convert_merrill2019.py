@@ -153,7 +153,7 @@ def convert(checkpoint: Path, vocabulary: Path, output: Path, fixed: str | None)
     weights = {f"model.cell.{name}": value for name, value in body.items()}
     fill(model, weights | head | {"model.embed_tokens.weight": embedding}, checkpoint)
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=word_tokenizer({token: i for i, token in enumerate(tokens)}, UNKNOWN),
+        tokenizer_object=word_tokenizer(tokens, UNKNOWN),
         unk_token=UNKNOWN,
         pad_token=PADDING,
         model_input_names=["input_ids", "attention_mask"],

@@ -233,19 +233,14 @@ def held_out(
     if content.kind == "classification":
         free.sort(key=lambda i: rows[i].target)  # of each label in the order of the draw
     numbers = {name: max(1, round(share * len(rows))) if share else 0 for name, share in shares_left.items()}
+    wanted = " and ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
     if sum(numbers.values()) >= len(rows):
-        wanted_rows = " and ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
-        raise InputError(
-            f"{where} has {counted(len(rows), 'row')}{unseparated(rows)}; at least "
-            f"{sum(numbers.values()) + 1:,} are needed, as {wanted_rows} strings are to be held out"
-        )
+        available = f"{counted(len(rows), 'row')}{unseparated(rows)}"
+        raise InputError(f"{where} has {available}; too few to hold out {wanted} strings and leave one to train on")
     if sum(numbers.values()) > len(free):
         allowed = "" if replace or content.kind == "language" else " (unknown=replace allows others)"
-        raise InputError(
-            f"{where}: {' and '.join(f'{n:,} {name}' for name, n in numbers.items())} "
-            f"strings are to be held out, but only {len(free):,} of {len(rows):,} have no symbol that training would "
-            f"then lack{unseparated(rows) or allowed}"
-        )
+        hint = f"have no symbol that training would then lack{unseparated(rows) or allowed}"
+        raise InputError(f"{where}: of {wanted} strings to hold out, only {len(free):,} of {len(rows):,} {hint}")
     place: dict[int, str] = {}
     for name, number in numbers.items():
         place |= dict.fromkeys(_spread([i for i in free if i not in place], number), name)

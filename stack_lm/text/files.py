@@ -57,17 +57,12 @@ def check_file(path: str | Path) -> str:
         return STANDARD_INPUT
     if not str(path):
         raise InputError("the name of a file is empty")
+    if Path(path).is_dir():
+        raise InputError(f"{path} is a directory, not a file")
     if not Path(path).is_file():
-        raise InputError(f"{path} {_why_no_file(Path(path))}")
+        other = "is not a regular file; name - to read standard input"
+        raise InputError(f"{path} {other if Path(path).exists() else 'does not exist' + similar_path(path)}")
     return str(path)
-
-
-def _why_no_file(path: Path) -> str:
-    if path.is_dir():
-        return "is a directory, not a file"
-    if path.exists():
-        return "is not a regular file; name - to read standard input"
-    return "does not exist" + similar_path(path)
 
 
 @contextmanager

@@ -99,6 +99,8 @@ def read_rows(
         return known.unit, known.read_file(path, on_error)
     lines = _open_lines(path, on_error)
     known = known or FORMATS[_format_by_content(lines.first, column)]
+    if known in (FORMATS[TEXT], FORMATS["csv"]) and json_object(lines.first):
+        raise InputError(f"{lines.name} holds JSON objects; rename it to end in .jsonl")
     if format_name is None and known is FORMATS[TEXT] and looks_like_trees(lines.first):
         warnings.warn(
             f"{lines.name} looks like bracketed trees, whose brackets are read as words; in a file that ends in .mrg "
@@ -124,12 +126,6 @@ def _open_lines(path: str | Path, on_error: OnError) -> Lines:
         if line.strip():
             return Lines(check_file(path), chain(begun, numbered), line, on_error)
     raise InputError(f"{check_file(path)} is empty")
-
-
-def _read_text(lines: Lines) -> Iterator[Row]:
-    if json_object(lines.first):
-        raise InputError(f"{lines.name} holds JSON objects, not sentences; rename it to end in .jsonl")
-    return iter(lines.numbered)
 
 
 def _read_conllu(lines: Lines) -> Iterator[Row]:
@@ -185,8 +181,6 @@ def _read_json(path: str | Path, on_error: OnError) -> Iterator[Row]:
 
 
 def _read_csv(lines: Lines) -> Iterator[Row]:
-    if json_object(lines.first):
-        raise InputError(f"{lines.name} holds JSON objects, not a table; rename it to end in .jsonl")
     return _read_table(lines, next((character for character in _DELIMITERS if character in lines.first), ","))
 
 
@@ -286,7 +280,7 @@ def _read_parquet(path: str | Path, on_error: OnError) -> Iterator[Row]:
 
 
 FORMATS: dict[str, Format] = {
-    TEXT: Format((".txt",), "line", _read_text, has_columns=False),
+    TEXT: Format((".txt",), "line", lambda lines: iter(lines.numbered), has_columns=False),
     "jsonl": Format((".jsonl", ".ndjson"), "line", _read_jsonl),
     "json": Format((".json",), "item", read_file=_read_json),
     "csv": Format((".csv",), "row", _read_csv),

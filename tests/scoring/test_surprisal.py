@@ -246,7 +246,7 @@ def test_nothing_is_lost(text):
         ({"base": 0}, "base must be one of 2, e, 10; got 0"),
         ({"tokenizer": None}, "tokenizer: a model that is given as an object needs one"),
         ({"sentences": "the dogs"}, "sentences must be a list of texts or a data frame; got one text"),
-        ({"sentences": ["the \udcff"]}, "sentence 1 is not UTF-8 text (character 5)"),
+        ({"sentences": ["the \udcff"]}, r"sentence 1 is not UTF-8 text \(character 5\)"),
         ({"sentences": pd.DataFrame({"a": ["the"], "b": ["a"]})}, "column must be one of 'a', 'b'; got None"),
         (
             {"sentences": pd.DataFrame({"sentence": ["a"], "word": [1], "word_input": [2]})},

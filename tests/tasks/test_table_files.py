@@ -169,11 +169,11 @@ def test_symbols_that_training_lacks(tmp_path):
             {},
             "input,output and string,label, of several kinds of task; set kind",
         ),
-        ("input,output\na b,a\n" + "a,a\n" * 9, {"kind": "tagging"}, "row 1: in a tagging task .* it has 1 for 2"),
+        ("input,output\na b,a\n" + "a,a\n" * 9, {"kind": "tagging"}, "row 1: a tagging task .*; got 1 for 2"),
         (
             "input,output\na,a\n",
             {},
-            "has 1 row; at least 3 are needed, as 1 test and 1 validation strings are to be held out$",
+            "has 1 row; too few to hold out 1 test and 1 validation strings and leave one to train on$",
         ),
         (
             "string,label\n" + "".join(f"{'a' * n},{n % 2}\n" for n in range(1, 30)),

@@ -320,7 +320,7 @@ def test_standard_input(monkeypatch):
 HOSTILE = {
     "text that is JSON": (
         "a.txt", b'\n{"text": "a"}\n',
-        "a.txt holds JSON objects, not sentences; rename it to end in .jsonl",
+        "a.txt holds JSON objects; rename it to end in .jsonl",
     ),
     "JSON lines in .json": (
         "a.json", b'{"text": "a"}\n{"text": "b"}\n',

@@ -214,7 +214,10 @@ def test_bad_input(gold, parser, tmp_path, capsys):
         ([f"data.trees=[{gold}, {other}]"], "have different words in tree"),
         ([f"data.trees={tmp_path}/none*.mrg"], "no file matches "),
         ([f"data.trees={gold}", f"data.validation={short}"], "short.mrg: no sentence has three words or more"),
-        ([f"data.trees=[{gold}]", "tokenizer.add_eos=false"], "tokenizer must have tokens that begin and end sentences"),
+        (
+            [f"data.trees=[{gold}]", "tokenizer.add_eos=false"],
+            "tokenizer must have tokens that begin and end sentences",
+        ),
     ):
         output = tmp_path / "run"
         assert stack_lm(["train", "parser", *arguments, f"output_dir={output}"]) != 0

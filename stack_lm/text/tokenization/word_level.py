@@ -67,13 +67,11 @@ def train_word_tokenizer(
     for tag in sorted(tags):
         if normalizer is not None and normalizer.normalize_str(tag) != tag:
             raise InputError(f"tag_rare_words needs tags that lowercase={lowercase!r} leaves alone; it changes {tag!r}")
-    tokenizer = word_tokenizer(
-        {token: i for i, token in enumerate(tokens)},
-        UNKNOWN,
-        normalizer=normalizer,
-        begin=BEGIN if add_bos else None,
-        split_words=True,
-    )
+    tokenizer = word_tokenizer(tokens, split_words=True)
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    if add_bos:
+        tokenizer.post_processor = begin_with(BEGIN, tokens.index(BEGIN))
     return finish(tokenizer, unk_token=UNKNOWN, add_bos=add_bos, add_eos=add_eos, **{TAG_KEY: tag_rare_words})
 
 
@@ -92,34 +90,21 @@ def _most_frequent_words(texts: Iterator[str], vocab_size: int, case: CaseRules)
     return [word for word in sorted(vocabulary, key=vocabulary.__getitem__) if word not in special][:vocab_size]
 
 
-def word_tokenizer(
-    vocabulary: dict[str, int],
-    unknown: str,
-    *,
-    normalizer: normalizers.Normalizer | None = None,
-    begin: str | None = None,
-    split_words: bool = False,
-) -> Tokenizer:
+def word_tokenizer(words: Sequence[str], unknown: str = UNKNOWN, *, split_words: bool = False) -> Tokenizer:
     """A `tokenizers` tokenizer that splits at white space and looks words up.
 
     Args:
-        vocabulary: ids of words.
+        words: its vocabulary, by id.
         unknown: the word for all others.
-        normalizer: changes the text first.
-        begin: a token to put before each text.
         split_words: also split as in the Penn Treebank: punctuation at the end of a word, quotation marks, brackets,
             contractions ("do n't", "dog 's", "can not"), currency and percent signs are separate words; abbreviations,
             numbers and hyphenated words are not split. A period is split off only at the end of a text.
     """
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=unknown))
-    if normalizer is not None:
-        tokenizer.normalizer = normalizer
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token=unknown))
     tokenizer.pre_tokenizer = word_splitter() if split_words else pre_tokenizers.WhitespaceSplit()
     # Each word is decoded with a space before it, as in byte-level tokenizers: clients decode only a continuation and
     # append it to its prompt.
     tokenizer.decoder = decoders.Sequence([decoders.Replace(Regex("^"), " "), decoders.Fuse()])
-    if begin is not None:
-        tokenizer.post_processor = begin_with(begin, vocabulary[begin])
     return tokenizer
 
 
@@ -135,7 +120,7 @@ def symbol_tokenizer(symbols: Sequence[str], padding: str | None = None) -> PreT
     from transformers import PreTrainedTokenizerFast
 
     return PreTrainedTokenizerFast(
-        tokenizer_object=word_tokenizer({symbol: i for i, symbol in enumerate(symbols)}, UNKNOWN),
+        tokenizer_object=word_tokenizer(symbols),
         pad_token=padding,
         model_input_names=["input_ids", "attention_mask"],
         clean_up_tokenization_spaces=False,
