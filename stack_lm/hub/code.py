@@ -66,7 +66,8 @@ def push_model(
     from .card import CARD, write_card
     from .publishing import staging, upload
 
-    with staging(dry_run) as directory:
+    with staging(dry_run) as staged:
+        directory = Path(staged)
         save_model(model, directory, code=code)
         write_card(directory, name=repo_id.rpartition("/")[2], tags=tags)
         if dry_run is not None:

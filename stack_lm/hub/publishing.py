@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -26,19 +26,13 @@ PUBLISHED = (
 )
 
 
-@contextmanager
-def staging(dry_run: str | Path | None) -> Iterator[Path]:
-    """Yield an empty directory for a model's files: a temporary one, or the dry run's, which is kept.
+def staging(dry_run: str | Path | None) -> AbstractContextManager[str | Path]:
+    """Context manager for an empty directory for a model's files: a temporary one, or the dry run's, which is kept.
 
     Raises:
         InputError: if the directory of a dry run is not empty, or cannot be written.
     """
-    if dry_run is None:
-        with tempfile.TemporaryDirectory() as temporary:
-            yield Path(temporary)
-        return
-    with atomic_directory(dry_run) as directory:
-        yield directory
+    return tempfile.TemporaryDirectory() if dry_run is None else atomic_directory(dry_run)
 
 
 def copy_model(source: Path, target: Path, patterns: Sequence[str] = PUBLISHED) -> None:

@@ -313,17 +313,11 @@ class Task(ABC):
         """`splits` as datasets with the columns source, target and mask; sets of symbols are sorted lists."""
         from datasets import Dataset, DatasetDict
 
-        def columns(examples: list[Example]) -> dict[str, list[Any]]:
-            return {
-                "source": [list(example.source) for example in examples],
-                "target": [
-                    [sorted(target) if isinstance(target, frozenset) else target for target in example.target]
-                    for example in examples
-                ],
-                "mask": [list(example.mask) for example in examples],
-            }
+        def row(example: Example) -> dict[str, list[Any]]:
+            target = [sorted(target) if isinstance(target, frozenset) else target for target in example.target]
+            return {"source": list(example.source), "target": target, "mask": list(example.mask)}
 
-        return DatasetDict({name: Dataset.from_dict(columns(part)) for name, part in self.splits(seed).items()})
+        return DatasetDict({name: Dataset.from_list(list(map(row, part))) for name, part in self.splits(seed).items()})
 
     def read(self, text: str) -> tuple[int, ...]:
         """The ids of symbols separated by spaces.

@@ -156,13 +156,8 @@ class ClassificationTrainer(TrainingLoop):
         if self.items:
             scorer = NumberClassifier(model, self.tokenizer, max_length=self.config.data.max_length)
             tests |= {path: evaluate_agreement(scorer, items) for path, items in self.items.items()}
-        return {
-            "best_epoch": result["epoch"],
-            "epochs": self.epoch,
-            "eval_loss": result["eval_loss"],
-            "eval_accuracy": result["eval_accuracy"],
-            "test": tests,
-        }
+        scores = {name: result[name] for name in ("eval_loss", "eval_accuracy")}
+        return {"best_epoch": result["epoch"], "epochs": self.epoch, **scores, "test": tests}
 
     @torch.no_grad()
     def _test(self, model: Any, texts: Sequence[LabelledText]) -> ClassificationResult:

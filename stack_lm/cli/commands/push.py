@@ -37,7 +37,8 @@ def run(options: argparse.Namespace) -> Report:
         validate_repo_id(options.repository)
     except HFValidationError as error:
         raise InputError(first_line(error)) from error
-    with staging(options.dry_run) as directory:
+    with staging(options.dry_run) as staged:
+        directory = Path(staged)
         copy_model(source, directory)
         _add_code(source, directory)
         if not (directory / CARD).exists():

@@ -140,20 +140,15 @@ class Encoding:
         steps = torch.tensor([len(row) for row in inputs])
         if self.buffered and self._null is None and steps.unique().numel() > 1:
             raise InputError(f"strings of {self.task} differ in length, and it has no null symbol {NULL!r}")
-        scored = padded(masks, False)
         continuations |= self.task.any_continuation
         trained = padded([self.kind.trained(*pair) for pair in zip(examples, rows, strict=True)], False)
         sizes = torch.tensor([self._size(example.source) for example in examples])
-        return Encoded(
-            padded(inputs, self.padding),
-            padded(labels, self.kind.no_label),
-            trained,
-            scored,
-            steps,
-            sizes,
-            torch.tensor([-1 if example.edits is None else example.edits for example in examples]),
-            self._continuations(examples, int(steps.max())) if continuations else steps.new_zeros(len(steps), 0).bool(),
-        )
+        edits = torch.tensor([-1 if example.edits is None else example.edits for example in examples])
+        following = steps.new_zeros(len(steps), 0).bool()
+        if continuations:
+            following = self._continuations(examples, int(steps.max()))
+        outputs = padded(labels, self.kind.no_label), trained, padded(masks, False)
+        return Encoded(padded(inputs, self.padding), *outputs, steps, sizes, edits, following)
 
     def _continuations(self, examples: Sequence[Example], longest: int) -> Tensor:
         following = torch.zeros(len(examples), longest, len(self.task.vocabulary), dtype=torch.bool)
