@@ -44,86 +44,60 @@ def sentences_of_conllu(lines: Iterable[tuple[int, str]], source: str, on_error:
         source: the name of the file, for messages.
         on_error: called with the first error of a sentence, which is then left out; its number counts.
     """
-    sentence, number, warned = _Sentence(), 1, False
+    begun: list[tuple[str, str]] = []  # the lines of a sentence, each with its place
+    number, numbered, warned = 1, False, False  # whether a word of it had a number; whether there was a warning
     for line_number, line in chain(lines, [(0, "")]):
-        where = f"{source}, line {line_number}"
-        ends = not line.strip()
-        if sentence.begun and (ends or line.startswith("#") or sentence.restarts(line)):
+        where, ends, match = f"{source}, line {line_number}", not line.strip(), _NUMBER.match(line)
+        restarts = numbered and match is not None and match[1] == "1" and match[3] is None
+        if begun and (ends or line.startswith("#") or restarts):
             if not ends and not warned:
                 warned = True
                 warnings.warn(f"{where}: a sentence begins without an empty line before it", stacklevel=2)
             try:
-                yield TaggedWords(number, *sentence.finish())
+                yield TaggedWords(number, *_parse(begun))
             except InputError as error:
                 on_error(error)
-            sentence, number = _Sentence(), number + 1
+            begun, number, numbered = [], number + 1, False
         if not ends and not line.startswith("#"):
-            sentence.add(line, where)
+            begun.append((where, line))
+            numbered |= match is not None and not (match[2] or match[3])
 
 
-class _Sentence:
-    """A sentence that is being read."""
+def _parse(lines: list[tuple[str, str]]) -> tuple[list[str], list[str] | None, list[Dependent]]:
+    """The words, tags and parts of the lines of a sentence, each with its place.
 
-    def __init__(self) -> None:
-        self._where = ""  # its first line
-        self._words: list[str] = []
-        self._tags: list[list[str]] = []  # of a word those of its parts
-        self._parts: list[Dependent] = []
-        self._last = self._covered = 0  # the last part that was read, and that of the last word
-        self._error: InputError | None = None
-
-    @property
-    def begun(self) -> bool:
-        """True after its first line."""
-        return bool(self._where)
-
-    def restarts(self, line: str) -> bool:
-        """True if a line has the first word of another sentence."""
-        match = _NUMBER.match(line)
-        return match is not None and match[1] == "1" and match[3] is None and self._last > 0
-
-    def add(self, line: str, where: str) -> None:
-        """Read a line; its error, if it is the first, is that of the sentence."""
-        self._where = self._where or where
-        try:
-            self._add(line)
-        except ValueError as error:
-            self._error = self._error or InputError(f"{where}: {error}; got {shortened(line, 60)!r}")
-
-    def _add(self, line: str) -> None:
+    Raises:
+        InputError: for an error in a line, parts of a word that are missing, or no words.
+    """
+    words: list[str] = []
+    tags: list[list[str]] = []  # of a word those of its parts
+    parts: list[Dependent] = []
+    last = covered = 0  # the last part that was read, and that of the last word
+    for where, line in lines:
         cells = line.split("\t")
         match = _NUMBER.fullmatch(cells[0])
         if match is None or len(cells) != _COLUMNS:
-            raise ValueError(f"a word of CoNLL-U has {_COLUMNS} columns between tabs, the first a number")
+            problem = f"a word of CoNLL-U has {_COLUMNS} columns between tabs, the first a number"
+            raise InputError(f"{where}: {problem}; got {shortened(line, 60)!r}")
         if match[3] is not None:
-            return
-        first, last = int(match[1]), int(match[2] or match[1])
-        if first != self._last + 1 or last < first or (match[2] and first <= self._covered):
-            raise ValueError(f"the numbers of a sentence's words count up from 1, and {self._last + 1} comes here")
+            continue
+        first, stop = int(match[1]), int(match[2] or match[1])
         form = "\u00a0".join(cells[_FORM].split())
-        if not form:
-            raise ValueError("the word is empty")
-        if first > self._covered:
-            self._words.append(form)
-            self._tags.append([])
-            self._covered = last
+        if first != last + 1 or stop < first or (match[2] and first <= covered) or not form:
+            problem = f"the numbers of a sentence's words count up from 1, and {last + 1} comes here"
+            raise InputError(f"{where}: {problem if form else 'the word is empty'}; got {shortened(line, 60)!r}")
+        if first > covered:
+            words.append(form)
+            tags.append([])
+            covered = stop
         if not match[2]:
-            self._last = first
-            self._tags[-1].append(cells[_UPOS])
-            self._parts.append(Dependent(len(self._words) - 1, cells[_HEAD], cells[_RELATION]))
-
-    def finish(self) -> tuple[list[str], list[str] | None, list[Dependent]]:
-        """The words, tags and parts.
-
-        Raises:
-            InputError: for the first error in a line, parts of a word that are missing, or no words.
-        """
-        if self._error is None and self._last < self._covered:
-            self._error = InputError(f"{self._where}: the sentence ends inside of {self._words[-1]!r}")
-        if self._error is None and set(self._words) <= {_NONE}:
-            self._error = InputError(f"{self._where}: the sentence has no words")
-        if self._error is not None:
-            raise self._error
-        if any(not tags or _NONE in tags for tags in self._tags):
-            return self._words, None, self._parts
-        return self._words, ["+".join(tags) for tags in self._tags], self._parts
+            last = first
+            tags[-1].append(cells[_UPOS])
+            parts.append(Dependent(len(words) - 1, cells[_HEAD], cells[_RELATION]))
+    if last < covered:
+        raise InputError(f"{lines[0][0]}: the sentence ends inside of {words[-1]!r}")
+    if set(words) <= {_NONE}:
+        raise InputError(f"{lines[0][0]}: the sentence has no words")
+    if any(not of or _NONE in of for of in tags):
+        return words, None, parts
+    return words, ["+".join(of) for of in tags], parts
