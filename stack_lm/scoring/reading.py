@@ -146,10 +146,8 @@ class SequenceReader(MemoryLayers):
             raise InputError(f"{name} has {length:,} tokens to read; {_LONGEST:,} can be read at most")
         size = getattr(self.model.config.get_text_config(), "vocab_size", 1)
         if min(length, self.window or length) * size > _MOST_LOGITS and self._head is None:
-            raise InputError(
-                f"{name} has {length:,} tokens to read; a {type(self.model.config).__name__} with {size:,} tokens "
-                f"can be scored on {_MOST_LOGITS // size:,} at most"
-            )
+            most = _MOST_LOGITS // size
+            raise InputError(f"{name} has {length:,} tokens to read; {most:,} fit into memory (vocabulary: {size:,})")
 
     def _logits(self, outputs: Any, steps: slice) -> Tensor:
         """Logits of some steps [B, T', V]: those from the model's output, or computed now by a separate head."""

@@ -212,10 +212,8 @@ class FileTask(Task):
         fitting = [e for e in self._examples[name] if plan.shortest <= self._length(e) <= plan.longest]
         number = plan.number if name in self._numbered else len(fitting)
         if not fitting or number > len(fitting):
-            raise InputError(
-                f"{number} {name} strings of lengths from {plan.shortest} to {plan.longest} were asked for; {self} "
-                f"has {len(fitting)}"
-            )
+            window = f"lengths from {plan.shortest} to {plan.longest}"
+            raise InputError(f"{self} has {len(fitting)} {name} strings of {window}; {number} were asked for")
         return fitting[:number]
 
     def check_plan(self, seed: int) -> None:

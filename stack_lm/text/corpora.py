@@ -233,8 +233,7 @@ def hold_out(
     count = round(len(sentences) * held_out) if held_out < 1 else int(held_out)
     if not 0 < count < len(sentences):
         raise InputError(
-            f"cannot hold out {held_out:g} of {len(sentences)} {kind} (that is {count}): at least one must be held "
-            "out, and one left to train on"
+            f"cannot hold out {held_out:g} of {len(sentences)} {kind}: one of them must be left to train on"
         )
     chosen = set(random.Random(seed).sample(range(len(sentences)), count))
     train = [sentence for i, sentence in enumerate(sentences) if i not in chosen]

@@ -33,23 +33,17 @@ def make_optimizer(
     Raises:
         InputError: if there is no such optimizer, or it does not take these settings or parameters.
     """
-    kind, given = _optimizer_class(settings.optimizer), dict(getattr(settings, "optimizer_settings", {}))
-    known = signature(kind).parameters
-    for name in given:
-        if name in ("params", "lr", "weight_decay") or (name not in known and "kwargs" not in known):
-            free = [each for each in known if each not in ("params", "lr", "weight_decay", "kwargs")]
-            hint = did_you_mean(name, free)
-            raise InputError(f"training.optimizer_settings.{name} must be one of {', '.join(free)}{hint}")
-    if settings.weight_decay or "weight_decay" in known:
-        given["weight_decay"] = settings.weight_decay
+    kind, given = _optimizer_class(settings.optimizer), getattr(settings, "optimizer_settings", {})
+    more: dict[str, Any] = {}
+    if settings.weight_decay or "weight_decay" in signature(kind).parameters:
+        more["weight_decay"] = settings.weight_decay
     if kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD) and not {"foreach", "fused"} & {*given}:
-        given["fused"] = device.type in ("cpu", "cuda")
-    if kind is torch.optim.RMSprop:
-        given.setdefault("foreach", True)
+        more["fused"] = device.type in ("cpu", "cuda")
+    if kind is torch.optim.RMSprop and "foreach" not in given:
+        more["foreach"] = True
     what = f"training.optimizer {settings.optimizer} cannot be used here"
     with explaining(what, TypeError, ValueError, RuntimeError):
-        optimizer: torch.optim.Optimizer = kind(parameters, lr=rate, **given)
-    return optimizer
+        return kind(parameters, lr=rate, **given, **more)
 
 
 def _optimizer_class(name: str) -> Any:

@@ -291,7 +291,7 @@ def test_sentences_that_are_no_sentences(monkeypatch):
     monkeypatch.setattr(reading, "_MOST_LOGITS", 4000)
     scorer = made(gpt2_scorer)
     size = scorer.model.config.vocab_size
-    with pytest.raises(InputError, match=f"a GPT2Config with {size} tokens can be scored on {4000 // size} at most"):
+    with pytest.raises(InputError, match=f"{4000 // size} fit into memory"):
         scorer.trace([["the", "dog", "barks"] * 5])
 
 

@@ -102,7 +102,7 @@ def test_splits_choose_among_the_rows(tmp_path):
     task = make_task(path, splits={"train": {"longest": 2}, "test": {"number": 1}})
     assert {len(e.source) for e in task.split("train", 0)} == {1, 2}
     assert len(task.split("test", 0)) == 1
-    with pytest.raises(InputError, match="99 test strings of lengths from . to . were asked for; .*a.csv has 2"):
+    with pytest.raises(InputError, match="a.csv has 2 test strings of lengths from . to .; 99 were asked for"):
         make_task(path, splits={"test": {"number": 99}}).check_plan(0)
     assert set(task.length_weights(1, 2)) == {1, 2}
     assert len(task.sample(random.Random(0), 3).source) == 3

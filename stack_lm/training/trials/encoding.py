@@ -95,10 +95,8 @@ class Encoding:
         fitting = classes_for(task.kind)
         model_class = class_named(architecture, task.kind)
         if model_class is None:
-            raise InputError(
-                f"a {architecture} does not fit the task {task.name!r}: a {task.kind} task needs a "
-                f"{' or '.join(fitting)}; `stack-lm presets` lists them"
-            )
+            needs = f"a {task.kind} task needs a {' or '.join(fitting)}; `stack-lm presets` lists them"
+            raise InputError(f"a {architecture} does not fit the task {task.name!r}: {needs}")
         self.task, self.architecture = task, architecture
         self.buffered = architecture == "BufferedStackRNNForTransduction"
         one_boundary = one_boundary and task.kind == "language"

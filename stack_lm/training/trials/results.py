@@ -103,15 +103,10 @@ class ResultsDirectory(Trials):
                 record = json.loads(line)
                 first = seen.setdefault((record["row"], record["seed"]), number)
             except (ValueError, KeyError, TypeError):
-                raise InputError(
-                    f"{file}, line {number} is not the result of a trial; fix the line or remove it (a trial without "
-                    "a line is run again)"
-                ) from None
+                hint = "without the line the trial is run again"
+                raise InputError(f"{file}, line {number} is not the result of a trial; {hint}") from None
             if first != number:
-                raise InputError(
-                    f"{file}, lines {first} and {number} are of one trial, seed {record['seed']} of "
-                    f"{record['row']!r}; remove one of them"
-                )
+                raise InputError(f"{file}, lines {first} and {number} are of one trial; remove one of them")
             records.append(record)
         return records
 

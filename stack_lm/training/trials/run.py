@@ -19,7 +19,7 @@ from ...core.console import LineClock, print_note, progress
 from ...core.errors import InputError
 from ...core.messages import counted, explaining, unknown_key
 from ...hub.loading import find_device
-from ...tasks import FileTask, Task, make_task, task_names
+from ...tasks import FileTask, Task, make_task
 from ...tasks.checks import check_own
 from ...tasks.kinds import KINDS, score_names
 from ...tasks.scores import overall
@@ -298,10 +298,7 @@ def load_table(name: str, task: str | None = None, options: Mapping[str, Any] | 
         path = Path(name) if Path(name).exists() else preset_path(name, tables=True)
         content = read_yaml(path)
         if not is_table(content):
-            raise InputError(
-                f"{name} is not a table of trials. If it is a preset for tasks, name a task too, such as "
-                f"{task_names()[0]} (`stack-lm tasks` lists all)"
-            )
+            raise InputError(f"{name} is not a table of trials; a preset for tasks needs a task (`stack-lm tasks`) too")
         return Table.build(content)
     scores = KINDS[make_task(task, **(options or {})).kind].shown
     if not Path(name).exists() and name not in preset_names():

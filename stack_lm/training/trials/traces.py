@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +124,12 @@ def _opened(model: Any) -> tuple[Any, Any, Any, Encoding | None]:
     if isinstance(model, str | Path) and is_task_model(model):
         model = load_task_model(model)
     if isinstance(model, TaskModel):
-        symbols = model.encoding.symbols
-        return model.model, partial(task_ids, model), lambda ids: [symbols[i] for i in ids], model.encoding
+        network, task, encoding = model
+
+        def read(text: str) -> list[int]:  # with `<s>`, blanks and the like
+            return encoding.encode([given_example(task, text)]).inputs[0].tolist()
+
+        return network, read, lambda ids: [encoding.symbols[i] for i in ids], encoding
     if isinstance(model, str | Path):
         from ...scoring.sentences import ModelScorer
 
@@ -138,12 +141,6 @@ def _opened(model: Any) -> tuple[Any, Any, Any, Encoding | None]:
 
 def _no_tokenizer(text: str) -> list[int]:
     raise InputError(f"a model without its directory reads ids, not text; got {text!r}")
-
-
-def task_ids(source: TaskModel, text: str) -> list[int]:
-    """The ids that a task's network reads for a string of symbols: with `<s>`, blanks and the like."""
-    example = given_example(source.task, text)
-    return source.encoding.encode([example]).inputs[0].tolist()
 
 
 def _run(model: Any, ids: Tensor, encoding: Encoding | None) -> dict[str, Tensor]:

@@ -82,8 +82,7 @@ class Trial:
             check_causal(make_model(config, self.encoding) if device == "meta" else self.model)
         if getattr(self.model.config, "auxiliary_losses", None):
             raise InputError(
-                "model.auxiliary_losses are of language models of text, and no task computes them: set "
-                "model.auxiliary_losses=[], and detach=false in its layers"
+                "model.auxiliary_losses need text: set model.auxiliary_losses=[], and detach=false in its layers"
             )
         if self.loop.initial_model is not None:
             load_weights(self.model, self.loop.initial_model.replace("{seed}", str(config.seed)))
