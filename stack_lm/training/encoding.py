@@ -25,6 +25,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..core.atomic import atomic_directory
 from ..core.errors import InputError
+from ..core.messages import explaining
 from ..text import Sentence
 from ..text.plain import Segmenter
 from ..text.tokenization import Frame, RareWordTags, TreebankForms, reopen_tokenizer
@@ -267,11 +268,8 @@ def text_digest(files: Iterable[Path]) -> str:
     """
     digest = hashlib.blake2b(digest_size=16)
     for file in files:
-        try:
-            with open(file, "rb") as opened:
-                digest.update(hashlib.file_digest(opened, "blake2b").digest())
-        except OSError as error:
-            raise InputError(f"cannot read {file}: {error.strerror}") from error
+        with explaining(f"cannot read {file}", OSError), open(file, "rb") as opened:
+            digest.update(hashlib.file_digest(opened, "blake2b").digest())
     return digest.hexdigest()
 
 

@@ -126,6 +126,7 @@ class _Sums:
         model = self._model
         inner = torch.nn.functional.pad(inner, (0, targets.shape[1] - inner.shape[1]), value=False)
         with self._accelerator.autocast():
+            head: Any
             body, head = body_and_head(model)
             asked = {"output_actions": True} if memories(model) else {}
             outputs = body(**inputs, use_cache=False, **asked)
@@ -133,21 +134,17 @@ class _Sums:
                 self._observe(actions_by_layer(outputs.actions), words)
             for place, rows in enumerate((inner, (targets != IGNORED) & ~inner)):
                 if rows.any():
-                    loss = _summed_loss(outputs, head, rows, targets[rows])
+                    if head is None:  # a whole model, with logits
+                        loss = cross_entropy(outputs.logits[rows].float(), targets[rows], reduction="sum")
+                    else:
+                        hidden = outputs.last_hidden_state[rows]
+                        loss = linear_cross_entropy(hidden, head.weight, head.bias, targets[rows], reduction="sum")
                     self._sums[2 * place : 2 * place + 2] += torch.tensor([float(loss), float(rows.sum())])
 
     def total(self) -> Losses:
         """Return the losses over all processes."""
         inner_nats, inner_tokens, other_nats, other_tokens = sum_processes(self._sums, self._accelerator)
         return Losses(inner_nats + other_nats, int(inner_tokens + other_tokens), inner_nats, int(inner_tokens))
-
-
-def _summed_loss(outputs: Any, head: Any, rows: Tensor, targets: Tensor) -> Tensor:
-    """The cross-entropy of some rows [B, T] in nats, by the head of a network or by the logits of a whole model."""
-    if head is None:
-        return cross_entropy(outputs.logits[rows].float(), targets, reduction="sum")
-    hidden = outputs.last_hidden_state[rows]
-    return linear_cross_entropy(hidden, head.weight, head.bias, targets, reduction="sum")
 
 
 def sum_processes(sums: Tensor, accelerator: Accelerator) -> list[float]:

@@ -125,14 +125,12 @@ class Encoding:
         """Tensors of examples.
 
         Args:
-            examples: examples of the task.
+            examples: examples of the task, at least one.
             continuations: whether to find the symbols that may follow prefixes; scores that need them have them anyway.
 
         Raises:
-            InputError: if there are no examples.
+            InputError: for strings of several lengths that cannot be filled for a network between buffers.
         """
-        if not examples:
-            raise InputError(f"there are no examples of {self.task.name}")
         rows = [self.kind.row(example) for example in examples]
         inputs, labels, masks = zip(*rows, strict=True)
         steps = torch.tensor([len(row) for row in inputs])
