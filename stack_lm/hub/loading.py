@@ -115,9 +115,8 @@ def find_device(name: str | None = None) -> str:
 def _check_complete(report: dict[str, Any], what: str, config: PreTrainedConfig) -> None:
     if report["missing_keys"]:
         kind = " and ".join(config.architectures or ["network without a class"])
-        raise InputError(
-            f"it is a {kind}, not a complete {what}: its weights lack {', '.join(sorted(report['missing_keys'])[:3])}"
-        )
+        missing = ", ".join(sorted(report["missing_keys"])[:3])
+        raise InputError(f"it is a {kind}, not a complete {what}: its weights lack {missing}")
     if report["mismatched_keys"]:
         name, stored, described = min(report["mismatched_keys"])
         raise InputError(f"its weights do not fit its config.json: {name} is {list(stored)}, not {list(described)}")

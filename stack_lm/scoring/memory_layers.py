@@ -88,10 +88,8 @@ class MemoryLayers:
         if not self.memories:
             raise self.no_memory(", so it has no push or pop strengths")
         usable = ", ".join(str(i) for i, memory in enumerate(self.memories) if _free_strengths(memory)) or "none"
-        raise InputError(
-            f"the model has {len(self.memories)} memory layers: name one with layer (--layer), from 0 to "
-            f"{len(self.memories) - 1}; with strengths to parse with: {usable}"
-        )
+        found = f"the model has {len(self.memories)} memory layers"
+        raise InputError(f"{found}: name one with layer (--layer); with strengths to parse with: {usable}")
 
     def no_memory(self, reason: str) -> InputError:
         """The error for a model without a memory; `reason` ends its message."""

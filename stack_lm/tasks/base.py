@@ -224,10 +224,8 @@ class Task(ABC):
             if distinct and example.source in seen:
                 repeats += 1
                 if repeats == _MAX_REPEATS:
-                    raise InputError(
-                        f"{number} distinct strings of {self.unit}s from {shortest} to {longest} were asked for; "
-                        f"{len(examples)} were found before {_MAX_REPEATS} draws in a row gave no new one"
-                    )
+                    found = f"{len(examples)} distinct strings of {self.unit}s from {shortest} to {longest}"
+                    raise InputError(f"{found}, not {number}: {_MAX_REPEATS} draws in a row gave no new one")
                 continue
             repeats = 0
             seen.add(example.source)

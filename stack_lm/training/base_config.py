@@ -18,12 +18,8 @@ MAY_CHANGE = {"may_change": True}
 
 def resume_invariants(config: Any) -> dict[str, Any]:
     """The values that a resumed run must share with the run that it resumes."""
-    values: dict[str, Any] = {}
-    for entry in dataclasses.fields(config):
-        value = getattr(config, entry.name)
-        if not entry.metadata.get("may_change"):
-            values[entry.name] = _plain(value)
-    return values
+    kept = (entry.name for entry in dataclasses.fields(config) if not entry.metadata.get("may_change"))
+    return {name: _plain(getattr(config, name)) for name in kept}
 
 
 def _plain(value: Any) -> Any:

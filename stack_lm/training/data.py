@@ -212,10 +212,8 @@ def digest_files(
     for key in texts:
         if before.get(key, texts[key]) != texts[key]:
             source = getattr(config.data, key.removeprefix("data."))
-            raise InputError(
-                f"cannot resume {config.output_dir}: the text of {key}, {source}, has changed since its checkpoint was "
-                "written; restore the text, or start anew with --overwrite"
-            )
+            hint = "restore it, or start anew with --overwrite"
+            raise InputError(f"cannot resume {config.output_dir}: the text of {key}, {source}, has changed; {hint}")
     return texts
 
 

@@ -68,12 +68,12 @@ class Trainer(TrainingLoop):
                 raise InputError("data.mode=continuous needs the whole model on each process; FSDP shards it")
             self.carried = CarriedState(model, self.config.training.batch_size)
         takes, wanted = signature(model.forward).parameters, self.config.training.loss_dtype
-        self.loss_dtype, note = None, ""
+        self.loss_dtype: str | None = None
         if "loss_dtype" in takes:
             self.loss_dtype, note = choose_loss_dtype(wanted, self.accelerator)
+            self.notes.append(note)
         elif wanted == "bfloat16":
             raise InputError(f"training.loss_dtype is not for {type(model).__name__}, which computes the loss itself")
-        self.notes += [note] if note else []
         if self.config.training.softmax_samples and "softmax_samples" not in takes:
             raise InputError(f"training.softmax_samples is not for {type(model).__name__}, which has no such argument")
         return model, self.data.batches

@@ -157,10 +157,8 @@ class InitialModel:
         if self.source is None:
             return []
         if model.config.vocab_size != self._config.vocab_size:
-            raise InputError(
-                f"the run's tokenizer has {len(tokenizer):,} tokens, that of {self.source} has "
-                f"{len(self._numbers):,}; without tokenizer.pretrained the run uses the latter"
-            )
+            sizes = f"{len(tokenizer):,} tokens, that of {self.source} has {len(self._numbers):,}"
+            raise InputError(f"the run's tokenizer has {sizes}; without tokenizer.pretrained the run uses the latter")
         notes = []
         if missing := take_weights(model, self._weights, self.source):
             notes.append(f"{self.source} has no {', '.join(missing)}: they keep their initial values")

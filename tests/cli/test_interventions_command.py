@@ -92,7 +92,7 @@ def test_errors_are_one_line(capsys, folder):
     data = ["--data", folder / "text.txt"]
     cases = (
         ([folder / "stack", folder / "lstm", *data], "lstm: the model has no memory (memory='none') to intervene on"),
-        ([folder / "deep", *data], "name one with layer (--layer), from 0 to 1"),
+        ([folder / "deep", *data], "2 memory layers: name one with layer (--layer)"),
         ([folder / "deep", *data, "--layer", 2], "below 2; got 2"),
         ([folder / "stack", *data, "--only", "push-man"], "--only must be one of push-mean, "),
         ([folder / "stack", *data, "--agreement", folder / "items.tsv"], "--agreement and --format go together"),

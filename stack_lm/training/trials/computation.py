@@ -94,10 +94,8 @@ def _check_symbols(path: Path, task: Task, what: str, trained: Sequence[str], no
     differ = next(((number, *pair) for number, pair in enumerate(pairs, start=1) if pair[0] != pair[1]), None)
     if differ is not None:
         number, before, after = differ
-        raise InputError(
-            f"{path} was trained on other {what} than {task} has now: number {number} was {before!r} and is {after!r}; "
-            "restore the task's files or code, or train again"
-        )
+        change = f"number {number} was {before!r} and is {after!r}"
+        raise InputError(f"{path} was trained on other {what} than {task} has now: {change}")
 
 
 def given_example(task: Task, text: str) -> Example:

@@ -186,10 +186,8 @@ def save_trials(trials: Trials, directory: str | Path) -> None:
         known = {(record["row"], record["seed"]) for record in trials.records}
         for record in saved.records:
             if (record["row"], record["seed"]) not in known:
-                raise InputError(
-                    f"{directory} has seed {record['seed']} of {record['row']!r}, which the given directories lack; "
-                    "give it as one of them, or save elsewhere"
-                )
+                trial = f"seed {record['seed']} of {record['row']!r}"
+                raise InputError(f"{directory} has {trial}, which the given directories lack; save elsewhere")
         saved.begin(dataclasses.replace(trials.table(), output_dir=""))  # a place of that machine
         saved.replace([_without_lengths(record) for record in trials.records])
 

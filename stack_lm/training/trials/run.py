@@ -190,10 +190,8 @@ class Experiment:
             now = numbers.get(row.name)
             if now != before and (before - 1 in begun or self.results.of_row(row)):
                 place = "is not in this table" if now is None else f"is row {now} of this table"
-                raise InputError(
-                    f"{self.results.path} has trials of its row {before}, {row.name!r}, which {place}; name another "
-                    "output_dir"
-                )
+                trials = f"{self.results.path} has trials of its row {before}, {row.name!r}"
+                raise InputError(f"{trials}, which {place}; name another output_dir")
 
     def _check_finished(self) -> None:
         """Check that all trials of a row have the same configuration."""
