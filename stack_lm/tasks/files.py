@@ -18,8 +18,6 @@ from .rows import OwnKind, Reading, TaskRow, find_files, held_out, read, stamps,
 
 # Symbols that networks get in addition to those of the strings.
 _RESERVED: dict[OwnKind, tuple[str, ...]] = {
-    "tagging": (),
-    "next_symbols": (),
     "transduction": (BEGIN, SEPARATOR, END),
     "classification": (PAD,),
     "language": (BEGIN, END),
@@ -131,7 +129,7 @@ class FileTask(Task):
         read = {symbol for row in train for symbol in row.source}
         answered = {part for row in train for symbol in row.target for part in self._answers(symbol)}
         added = (*([BEGIN] if self._begin else []), *([UNKNOWN] if unknown == "replace" else []))
-        for symbol in (*_RESERVED[self.own_kind], *added):
+        for symbol in (*_RESERVED.get(self.own_kind, ()), *added):
             row = next((row for row in train if symbol in row.source or symbol in row.target), None)
             if row is not None:
                 raise InputError(f"{row.where}: the symbol {symbol!r} is one that a {self.own_kind} task adds itself")

@@ -48,9 +48,8 @@ class CarriedState:
     def save(self, directory: Path, process: int) -> None:
         """Write one process's rows into a directory."""
         tensors = leaves(tuple(self.value.state(number) for number in range(len(self._layers))))
-        save_file(
-            {str(i): tensor.detach().contiguous() for i, tensor in enumerate(tensors)}, directory / _file_name(process)
-        )
+        numbered = {str(i): tensor.detach().contiguous() for i, tensor in enumerate(tensors)}
+        save_file(numbered, directory / _file_name(process))
 
     def load(self, directory: Path, process: int) -> None:
         """Read the files of `save`."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -186,9 +186,7 @@ class TextEncoder:
         documents = ((Sentence(words) for words in self.segmenter(text)) for text in texts)
         if self.whole:
             return encode_documents(self.tokenizer, documents, self.frame)
-        return encode_sentences(
-            self.tokenizer, (s for document in documents for s in document), self.max_length, self.frame
-        )
+        return encode_sentences(self.tokenizer, chain.from_iterable(documents), self.max_length, self.frame)
 
 
 class EncodingWorkers:

@@ -25,6 +25,7 @@ from .carried import CarriedState
 from .compact import TokenArray
 from .continuous import Layout, collate_segments
 
+_ROWS = 32  # of documents side by side
 # Called with the actions of each batch of this process, by memory layer, and the mask of the tokens of its words,
 # [B, T] bool.
 Observer = Callable[[Sequence[Mapping[str, Tensor]], Tensor], None]
@@ -89,14 +90,13 @@ def evaluate_continuous(
     observe: Observer | None = None,
     *,
     sequence_length: int,
-    rows: int = 32,
 ) -> Losses:
     """Evaluate the loss like `evaluate_loss`, on whole documents, with a carried state."""
     special = torch.tensor([*frame.begin, *frame.end], device=accelerator.device)
     with evaluating(model, accelerator) as inner:
         sums = _Sums(inner, accelerator, observe)
-        layout = Layout(documents, rows, sequence_length, cut=False)
-        own = range(accelerator.process_index, rows, accelerator.num_processes)
+        layout = Layout(documents, _ROWS, sequence_length, cut=False)
+        own = range(accelerator.process_index, _ROWS, accelerator.num_processes)
         carried = CarriedState(inner, len(own))
         for batch in layout.read(own, "validation"):
             inputs = collate_segments(batch, accelerator.device)

@@ -222,13 +222,6 @@ def _described(table: Table) -> dict[str, Any]:
     return values | {"rows": rows}
 
 
-def _check_config(first: tuple[Path, Record], path: Path, record: Record) -> None:
-    before, now = ({**config, "seed": None} for config in (first[1]["config"], record["config"]))
-    for key, one, other in differences(before, now):
-        row = record["row"]
-        raise InputError(f"{first[0]} and {path} have trials of {row!r} in which {key} is {one!r} and {other!r}")
-
-
 def read_trials(*directories: str | Path) -> Trials:
     """Read the trials of runs of one table from their directories.
 
@@ -249,7 +242,13 @@ def read_trials(*directories: str | Path) -> Trials:
         for key, one, other in differences(_described(tables[0]), _described(table)):
             raise InputError(f"{parts[0].path} and {part.path} are of different tables: {key} is {one!r} and {other!r}")
         for record in part.records:
-            _check_config(rows.setdefault(record["row"], (part.path, record)), part.path, record)
+            row = record["row"]
+            path, other_record = rows.setdefault(row, (part.path, record))
+            before, now = ({**config, "seed": None} for config in (other_record["config"], record["config"]))
+            for key, one, other in differences(before, now):
+                raise InputError(
+                    f"{path} and {part.path} have trials of {row!r} in which {key} is {one!r} and {other!r}"
+                )
             origin, first = origins.setdefault((record["row"], record["seed"]), (part.path, record))
             if not same_outcome(first, record):
                 trial = f"seed {record['seed']} of {record['row']!r}"

@@ -205,10 +205,8 @@ class Experiment:
             if (row, seed) not in configs:
                 continue
             for key, before, now in differences(config, configs[row, seed]):
-                raise InputError(
-                    f"{self.results.path} has trials of {row!r} in which {key} was {before!r}; it is {now!r} now. Run "
-                    "the row again with --overwrite --rows, or name another output_dir"
-                )
+                trials = f"{self.results.path} has trials of {row!r} in which {key} was {before!r}; it is {now!r} now"
+                raise InputError(f"{trials}. Run the row again with --overwrite --rows, or name another output_dir")
 
     def _take_up(self, waiting: Sequence[PlannedTrial]) -> list[tuple[list[PlannedTrial], StateFile]]:
         """The started trials, in their groups; removes other saved states of these rows."""
