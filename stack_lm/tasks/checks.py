@@ -46,10 +46,8 @@ def _problem(task: Task, example: Example) -> str | None:
     source, target, mask = example
     number = {"transduction": len(target), "delayed": len(target), "classification": 1}.get(task.kind, len(source))
     if not len(mask) == len(target) == number:
-        return (
-            f"a {task.kind} task has {number} targets for {len(source)} symbols, and a mask of that length; "
-            f"got {len(target)} and {len(mask)}"
-        )
+        due = f"{number} targets for {len(source)} symbols"
+        return f"a {task.kind} task has {due}, and a mask of that length; got {len(target)} and {len(mask)}"
     sets = task.kind == "next_symbols"
     if any(isinstance(answer, frozenset) != sets for answer in target):
         return f"the targets of a {task.kind} task are {'frozensets of ids' if sets else 'ids'}; got {target[0]!r}"

@@ -17,16 +17,14 @@ from ..core.plugins import Imports
 @contextmanager
 def environment(**variables: str) -> Iterator[None]:
     """Set environment variables, for libraries and for processes started meanwhile; then restore them."""
-    before = {name: os.environ.get(name) for name in variables}
+    before = {name: os.environ[name] for name in variables if name in os.environ}
     os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in variables:
+            del os.environ[name]
+        os.environ.update(before)
 
 
 class Workers(ProcessPoolExecutor):

@@ -245,9 +245,7 @@ class TrainingLoop(ABC):
             self.carried.value = carried
         self._record.skip()
         if self._record.in_a_row == MOST_SKIPPED:
-            self._check(
-                f"{MOST_SKIPPED} updates in a row, the last at step {self.step + 1}, were not finite and skipped"
-            )
+            self._check(f"{MOST_SKIPPED} updates in a row, up to step {self.step + 1}, were not finite and skipped")
 
     def _log_and_save(self, *, ended: bool) -> None:
         """Log, validate and save after an update, as due. `ended`: whether it was the last of an epoch."""
@@ -309,9 +307,7 @@ class TrainingLoop(ABC):
                 slow, few = self._first[0], few + self._first[1]
         self._logged = True
         if record.skipped:
-            self._note(
-                f"step {self.step:,}: {record.skipped} updates since the last record were not finite and skipped"
-            )
+            self._note(f"step {self.step:,}: {record.skipped} updates since the last line were not finite and skipped")
         values: dict[str, Any] = {}
         if record.counts:
             for name, mean in record.means().items():
@@ -327,12 +323,10 @@ class TrainingLoop(ABC):
             updates, passed = self.step - self._begun, time.perf_counter() - self._started
             if updates > 1:
                 updates, passed = updates - 1, passed - self._first[0]
-            left = passed / updates * (self.total - self.step)
+            left = timedelta(seconds=round(passed / updates * (self.total - self.step)))
             loss = f"{values[f'train_{self.LOSS}']:.3f} {self.LOSS.replace('_', ' ')}"
             speed = f"{values[f'{self.TARGETS}_per_second']:,.0f} {self.TARGETS} per second"
-            self._note(
-                f"step {self.step:,} of {self.total:,}: {loss}, {speed}, about {timedelta(seconds=round(left))} left"
-            )
+            self._note(f"step {self.step:,} of {self.total:,}: {loss}, {speed}, about {left} left")
 
     def _validate(self) -> tuple[dict[str, Any], str]:
         record, summary = self.evaluate()
@@ -402,10 +396,8 @@ class TrainingLoop(ABC):
         self._load_best(state.get("best"), state.get("waited", 0))
         before_rate, rate = load_schedule(self.updater.scheduler, state["scheduler"])
         if rate != before_rate:
-            self._note(
-                f"the schedule has changed: after step {self.step:,} the learning rate is {rate:.3g}, which was "
-                f"{before_rate:.3g}; the updates so far keep the earlier schedule"
-            )
+            change = f"after step {self.step:,} the learning rate is {rate:.3g}, which was {before_rate:.3g}"
+            self._note(f"the schedule has changed: {change}; the updates so far keep the earlier schedule")
         if before != now:
             self._note(f"resuming on {now} process(es) a run of {before}: on the same sentences, in other batches")
             set_seed((self.config.seed + self.step) % 2**31, device_specific=True)

@@ -167,10 +167,8 @@ class InitialModel:
             notes.append(f"weights of {self.source} that this model does not have: {shortened(', '.join(unused), 300)}")
         vocabulary = tokenizer.get_vocab()
         if others := sum(self._numbers.get(token) != number for token, number in vocabulary.items()):
-            notes.append(
-                f"{others:,} of {len(vocabulary):,} tokens are not those of {self.source}: they start with the "
-                "embeddings of other tokens"
-            )
+            mapped = f"{others:,} of {len(vocabulary):,} tokens are not those of {self.source}"
+            notes.append(f"{mapped}: they start with the embeddings of other tokens")
         return notes
 
 

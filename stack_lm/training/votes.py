@@ -41,9 +41,8 @@ class Votes(NamedTuple):
         return cls(np.stack(np.divmod(spans, _PLACES), axis=1), counts)
 
     def by_span(self) -> dict[tuple[int, int], int]:
-        return {
-            (start, stop): count for (start, stop), count in zip(self.spans.tolist(), self.counts.tolist(), strict=True)
-        }
+        starts, stops = self.spans.T.tolist()
+        return dict(zip(zip(starts, stops, strict=True), self.counts.tolist(), strict=True))
 
 
 class VotedSentence(NamedTuple):
@@ -133,10 +132,8 @@ def read_votes(
     if not complete.all():
         missing = int(complete.argmin())
         file = next(file for file, voter in zip(files, voters, strict=True) if not voter.has_tree[missing])
-        notes.append(
-            f"{int((~complete).sum()):,} of {len(words):,} sentences are left out because a file has no tree for them, "
-            f"such as {file} for sentence {missing + 1:,}"
-        )
+        left_out = f"{int((~complete).sum()):,} of {len(words):,} sentences are left out"
+        notes.append(f"{left_out} because a file has no tree for them, such as {file} for sentence {missing + 1:,}")
     sentences = []
     for number, sentence_words in enumerate(words):
         if complete[number] and sentence_words is not None and len(sentence_words) > 2:

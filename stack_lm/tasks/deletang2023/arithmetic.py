@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from ..registry import register_task
@@ -99,11 +99,6 @@ class _Bracketed(AnsweredTask):
     answers = _DIGITS
     operators: ClassVar[str]
 
-    def ids(self, symbols: Sequence[str]) -> String:
-        """The ids of symbols."""
-        places: Mapping[str, int] = {symbol: place for place, symbol in enumerate(self.vocabulary)}
-        return tuple(places[symbol] for symbol in symbols)
-
 
 @register_task("deletang2023/modular_arithmetic")
 class BracketedArithmetic(_Bracketed):
@@ -118,7 +113,7 @@ class BracketedArithmetic(_Bracketed):
 
     def draw_input(self, rng: random.Random, length: int) -> String:
         """An expression of a length."""
-        return self.ids(draw_expression(rng, length, self.operators))
+        return self.read(" ".join(draw_expression(rng, length, self.operators)))
 
     def answer(self, string: String) -> String | None:
         """The value modulo 5."""
@@ -146,7 +141,7 @@ class SolveEquation(_Bracketed):
         place = rng.randrange(len(expression))
         while expression[place] not in _DIGITS:
             place = (place + 1) % len(expression)
-        return self.ids([*expression[:place], "x", *expression[place + 1 :], "=", str(due)])
+        return self.read(" ".join([*expression[:place], "x", *expression[place + 1 :], "=", str(due)]))
 
     def answer(self, string: String) -> String | None:
         """The digit that solves the equation."""
