@@ -276,7 +276,7 @@ class Task(ABC):
             if self.distinct:
                 self.split(name, seed)
 
-    def stream(self, name: str, seed: int) -> Stream[Example]:
+    def stream(self, name: str, seed: int) -> Stream:
         """An endless stream of examples with the sizes of a split, for training; they may repeat.
 
         Raises:

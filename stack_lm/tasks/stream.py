@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
-
-Example = TypeVar("Example")
+from typing import Any
 
 
-class Stream(Generic[Example]):
+class Stream:
     """An endless stream of examples, which may repeat.
 
     Args:
@@ -19,15 +17,15 @@ class Stream(Generic[Example]):
     """
 
     def __init__(
-        self, sample: Callable[[random.Random, int], Example], sizes: Sequence[int], weights: Sequence[float], seed: str
+        self, sample: Callable[[random.Random, int], Any], sizes: Sequence[int], weights: Sequence[float], seed: str
     ) -> None:
         self._sample, self._sizes, self._weights = sample, sizes, weights
         self._rng = random.Random(seed)
 
-    def __iter__(self) -> Iterator[Example]:
+    def __iter__(self) -> Iterator[Any]:
         return self
 
-    def __next__(self) -> Example:
+    def __next__(self) -> Any:
         return self._sample(self._rng, self._rng.choices(self._sizes, self._weights)[0])
 
     def state(self) -> list[Any]:

@@ -60,10 +60,8 @@ def _optimizer_class(name: str) -> Any:
     }
     found = import_object(name, "training.optimizer") if "." in name else kinds.get(name.lower())
     if not (isinstance(found, type) and issubclass(found, torch.optim.Optimizer)):
-        raise InputError(
-            f"training.optimizer must be one of {', '.join(sorted(kinds))}, or the import path of another; "
-            f"got {name!r}{did_you_mean(name.lower(), kinds)}"
-        )
+        known, hint = ", ".join(sorted(kinds)), did_you_mean(name.lower(), kinds)
+        raise InputError(f"training.optimizer must be one of {known}, or an import path; got {name!r}{hint}")
     return found
 
 

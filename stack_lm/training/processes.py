@@ -60,10 +60,9 @@ def make_accelerator(mixed_precision: str | None, tracker: str | None, logs: Pat
         raise InputError("training.mixed_precision=fp16 needs a GPU; on a CPU it must be 'no' or 'bf16'")
     on_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
     if accelerator.num_processes == 1 and on_cpu and {"MASTER_ADDR", "WORLD_SIZE"} & {*os.environ} == {"MASTER_ADDR"}:
-        raise InputError(
-            "accelerate launch --cpu was asked for several processes and has started one: use torchrun, or leave out "
-            "--cpu and set use_cpu: true in its file, as in recipes/accelerate/two_cpu_processes.yaml"
-        )
+        file = "recipes/accelerate/two_cpu_processes.yaml"
+        hint = f"use torchrun, or leave out --cpu and set use_cpu: true in its file, as in {file}"
+        raise InputError(f"accelerate launch --cpu was asked for several processes and has started one: {hint}")
     if accelerator.num_processes == 1 and accelerator.device.type == "cuda":
         os.environ.setdefault(CUDA_GRAPHS, "1")
     return accelerator

@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ...core.atomic import atomic_file, make_directories, reason_of, write_text
+from ...core.atomic import atomic_file, make_directories, write_text
 from ...core.config_files import dump_yaml, read_yaml
 from ...core.console import print_note
 from ...core.errors import InputError
-from ...core.messages import similar_path
+from ...core.messages import explaining, similar_path
 from ...tasks.scores import overall
 from ..base_config import differences
 from ..lock import RunLock
@@ -134,11 +134,9 @@ class ResultsDirectory(Trials):
             InputError: if another process has locked it, or it cannot be written.
         """
         lock = RunLock(self.path)
-        try:
+        with explaining(f"cannot write in output_dir {self.path}", OSError):
             make_directories(self.path)
             lock.acquire()
-        except OSError as error:
-            raise InputError(f"cannot write in output_dir {self.path}: {reason_of(error)}") from error
         try:
             self.records = self._read()
             unfinished.remove_partial(self.path)

@@ -54,7 +54,8 @@ def score(model: Any, encoding: Encoding, examples: Encoded, seed: int = 0) -> d
             sizes += rows.sizes.tolist()
             edits += [None if number < 0 else number for number in rows.edits.tolist()]
     summary = summarize(encoding.kind.scores, answers, sizes, edits)
-    if encoding.task.kind == "per_step" and not encoding.buffered and _answers_all(examples):
+    answers_all = (examples.scored[:, 1:].sum(1) == examples.steps - 1).all()  # but perhaps for the first symbol
+    if encoding.task.kind == "per_step" and not encoding.buffered and answers_all:
         shares = {str(step): [right / of, of] for step, (right, of) in enumerate(at_steps.T.tolist(), 1) if of}
         summary["by_position"] = {"accuracy": shares}
     return summary
@@ -80,11 +81,6 @@ def predictions(model: Any, encoding: Encoding, examples: Encoded) -> list[tuple
         pairs = zip(rows.labels, decide(model, logits, encoding), rows.scored, strict=True)
         found += [(spelled(labels, scored), spelled(answers, scored)) for labels, answers, scored in pairs]
     return found
-
-
-def _answers_all(examples: Encoded) -> bool:
-    """Return True if all answers are scored, but for that to the first symbol."""
-    return bool((examples.scored[:, 1:].sum(1) == examples.steps - 1).all())
 
 
 def run(model: Any, inputs: Tensor, outputs: int, encoding: Encoding) -> Tensor:

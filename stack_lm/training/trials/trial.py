@@ -21,7 +21,7 @@ from ...core.messages import explaining
 from ...memory.controls import Noise
 from ...models.kinds import choose_class, class_named
 from ...nn import draw_noise
-from ...tasks import Example, make_task
+from ...tasks import make_task
 from ...tasks.kinds import KINDS, PAD
 from ...tasks.scores import overall
 from ...tasks.stream import Stream
@@ -93,7 +93,7 @@ class Trial:
         self.learning_rate = self._choose_learning_rate()
         self.history: list[dict[str, Any]] = []
         self._generators = {name: torch.Generator().manual_seed(config.seed) for name in ("order", "noise")}
-        self._stream: Stream[Example] | None = None
+        self._stream: Stream | None = None
         self._validation: Encoded | None = None
         self._validated = self._choose_validation()
         self._decisive = self._choose_score()
