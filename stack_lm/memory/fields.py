@@ -125,11 +125,13 @@ class Strength(ActionField):
             as `push_distribution`.
         end: the end of the memory, if it works at several: the actions are then `push_strength_top` and so on.
         heads: memories side by side; if there are several, each has its own strength: [B, heads].
+        start: a further setting, the strength at the start if it is not None, in place of `{control}_strength_init`.
     """
 
     control: str
     end: str = ""
     heads: int = 1
+    start: str | None = None
     name: str = field(init=False)
     distribution: str = field(init=False)
 
@@ -148,14 +150,14 @@ class Strength(ActionField):
 
     @property
     def settings(self) -> tuple[str, ...]:
-        return tuple(control_settings(self.control, 0.0))
+        return (*control_settings(self.control, 0.0), *([self.start] if self.start else ()))
 
     def emission(self, settings: Any) -> Emission:
-        emission = control_from_config(settings, self.control)
+        emission = control_from_config(settings, self.control, self.start)
         return OfHeads(emission, self.heads) if self.heads > 1 else emission
 
     def check_settings(self, settings: Any) -> None:
-        check_strength_init(settings, self.control)
+        check_strength_init(settings, self.control, self.start)
 
     def check(self, action: Tensor) -> None:
         super().check(action)
@@ -284,22 +286,26 @@ class Weights(ActionField):
             raise ValueError(f"{self.name} must be logarithms of weights, below infinity; got {float(wrong[0])}")
 
 
-def control_from_config(config: Any, control: str) -> Emission:
-    """The emission of a strength: "push" has the settings `push_control`, `max_push` and `push_strength_init`."""
+def control_from_config(config: Any, control: str, start: str | None = None) -> Emission:
+    """The emission of a strength: "push" has the settings `push_control`, `max_push`, `push_strength_init`."""
     return make_control(
         getattr(config, f"{control}_control"),
         getattr(config, f"max_{control}"),
-        getattr(config, f"{control}_strength_init"),
+        getattr(config, _start(config, control, start)),
     )
 
 
-def check_strength_init(config: Any, control: str) -> None:
+def _start(config: Any, control: str, start: str | None) -> str:
+    return start if start and getattr(config, start) is not None else f"{control}_strength_init"
+
+
+def check_strength_init(config: Any, control: str, start: str | None = None) -> None:
     """Reject an initial strength that a control cannot have: it has no bias, or the strength is out of its range.
 
     Raises:
         ValueError: with the two settings.
     """
-    name, setting = f"{control}_strength_init", getattr(config, f"{control}_control")
+    name, setting = _start(config, control, start), getattr(config, f"{control}_control")
     value = getattr(config, name)
     if value is not None and not isinstance(setting, str):
         raise ValueError(f"{name}={value} does not go with {control}_control={setting}: a fixed strength has no start")

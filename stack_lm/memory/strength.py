@@ -131,12 +131,15 @@ class StrengthMemory(Memory[StackState, Actions]):
         values = (f"push_value_{end}" if end else "push_value" for end in self.ends)
         self.actions = (
             *(Value(name, size) for name in values),
-            *(Strength(control, end, num_heads) for control in ("push", "pop", "read") for end in self.ends),
+            *(self._strength(control, end) for control in ("push", "pop", "read") for end in self.ends),
         )
 
     @classmethod
     def from_config(cls, config: Any) -> StrengthMemory[Actions]:
         return cls(config.memory_size, config.read_order, config.num_heads)
+
+    def _strength(self, control: str, end: str) -> Strength:
+        return Strength(control, end, self.num_heads)
 
     def initial_state(self, batch_size: int, length: int | None = None, **where: Unpack[Where]) -> StackState:
         """An empty memory: N = 0."""
@@ -292,9 +295,14 @@ class NeuralDeque(StrengthMemory[DequeActions]):
         size: size of one element, D.
     """
 
+    settings = STRENGTH_SETTINGS | {"bottom_strength_init": Setting(None, float | None)}
     action_type = DequeActions
     ends = ("top", "bottom")
     pushes_at_bottom = True
+
+    def _strength(self, control: str, end: str) -> Strength:
+        starts = end == "bottom" and control != "read"
+        return Strength(control, end, self.num_heads, "bottom_strength_init" if starts else None)
 
     def update(self, state: StackState, actions: DequeActions) -> tuple[StackState, Tensor]:
         """Pop at both ends, push at both, then read at both.

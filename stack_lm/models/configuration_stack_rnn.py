@@ -207,6 +207,8 @@ class StackRNNConfig(LanguageModelConfig):
         pop_strength_init: the pop strength at the start; see `push_strength_init`. Grefenstette et al. (2015,
             supplement) and Hao et al. (2018) have a bias of -1, which is 0.26894.
         read_strength_init: the read strength at the start; see `push_strength_init`.
+        bottom_strength_init: a deque's push and pop strength at the bottom at the start, if they differ from those at
+            the top; see `push_strength_init`. A small one makes it a stack at first, whose bottom is only read.
         read_order: whether a stack, queue or deque reads "after_push", as in the papers, or "before_push": a step then
             reads what earlier steps pushed, and older elements have a gradient from the start.
         num_heads: stacks, queues, deques or memories of the delta rule side by side, each with its own strengths and
@@ -278,6 +280,7 @@ class StackRNNConfig(LanguageModelConfig):
     push_strength_init: float | None = None
     pop_strength_init: float | None = None
     read_strength_init: float | None = None
+    bottom_strength_init: float | None = None
     read_order: str = UNDECIDED
     num_heads: int = UNDECIDED
     write_control: str | float = UNDECIDED

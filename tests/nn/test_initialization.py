@@ -9,6 +9,7 @@ from conftest import tiny_config
 from stack_lm import (
     BufferedStackRNNConfig,
     BufferedStackRNNForTransduction,
+    MemoryLayer,
     StackRNNConfig,
     StackRNNForCausalLM,
     StackRNNForTokenClassification,
@@ -163,3 +164,23 @@ def test_truncated_normal_weights_have_the_deviation_of_their_layers_inputs(fiel
     for layer in (model.score, model.model.cell.controls.projection):
         assert deviation(layer.weight) == pytest.approx(0.8796 * 30**-0.5, rel=0.06)
     assert not any(bias.any() for bias in (controller.bias_ih_l0, controller.bias_hh_l0, model.score.bias))
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_the_bottom_of_a_deque_has_its_own_start(heads):
+    layer = MemoryLayer(
+        6, "deque", memory_size=4, num_heads=heads, push_control="sigmoid", pop_control="sigmoid",
+        push_strength_init=0.5, pop_strength_init=0.25, bottom_strength_init=0.05,
+    )  # fmt: skip
+    _, _, actions = layer(torch.zeros(1, 1, 6), output_actions=True)
+    for name, start in {"push": 0.5, "pop": 0.25}.items():
+        assert actions[f"{name}_strength_top"].flatten().tolist() == pytest.approx([start] * heads)
+        assert actions[f"{name}_strength_bottom"].flatten().tolist() == pytest.approx([0.05] * heads)
+
+
+def test_the_bottoms_start_must_be_in_the_range_of_both_controls():
+    settings = {"memory": "deque", "push_control": "sigmoid", "pop_control": "sigmoid"}
+    with pytest.raises(ValueError, match="bottom_strength_init must be above 0 and below 1, the range of push_control"):
+        StackRNNConfig(vocab_size=5, bottom_strength_init=1.0, **settings)
+    with pytest.raises(ValueError, match="bottom_strength_init=0.1 does not go with memory='stack'"):
+        StackRNNConfig(vocab_size=5, bottom_strength_init=0.1, **(settings | {"memory": "stack"}))
