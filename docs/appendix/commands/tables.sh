@@ -102,6 +102,29 @@ for row in "copy, Queue" "reversal, Stack"; do   # 8 minutes for copying on a qu
 done
 
 
+# Where pops start: seeds whose validation strings are right (0.98 or more), and their test strings
+
+slow="grefenstette2015/reduced --seeds 10 training.learning_rate=1e-3 training.epochs=30"
+stack-lm train task $slow --rows '^(copy|reversal), DeQue|^reversal, Stack' output_dir=runs/pops-paper
+stack-lm train task $slow --rows '^(copy|reversal|bigram flipping), DeQue' model.bottom_strength_init=0.05 output_dir=runs/pops-bottom
+stack-lm train task $slow --rows '^(copy|reversal), DeQue' model.pop_strength_init=0.05 model.bottom_strength_init=0.05 \
+    output_dir=runs/pops-both
+stack-lm train task $slow --rows '^reversal, Stack' model.pop_strength_init=0.05 output_dir=runs/pops-stack
+for run in runs/pops-*; do stack-lm results $run; done
+
+# The same at full size, a minute or two per epoch of 10,000 strings
+
+full="grefenstette2015/full --seeds 1 training.learning_rate=1e-3 training.solved_patience=2 training.patience=60"
+stack-lm train task $full --rows '^SVO to SOV, Queue' output_dir=runs/full-paper
+stack-lm train task $full --rows '^(SVO to SOV|gender), Queue' model.pop_strength_init=0.05 output_dir=runs/full-rest
+stack-lm train task $full --rows '^reversal, DeQue' output_dir=runs/full-deque
+stack-lm train task $full --rows '^copy, DeQue' --seeds 3 model.bottom_strength_init=0.05 output_dir=runs/full-bottom
+for task in svo_sov gender; do
+    stack-lm train task grefenstette2015/lstm_2_layers_256 grefenstette2015/$task --seeds 1 training.learning_rate=1e-3 \
+        training.epochs=100 output_dir=runs/full-lstm-$task
+done
+
+
 # --- DuSell and Chiang (2020): languages with an exact bound
 
 stack-lm train task dusell2020/bounds --rows '^(marked|unmarked|Dyck)' --seeds 5 \
