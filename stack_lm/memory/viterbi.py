@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..core.errors import InputError
-from ..core.trace import MOVES
+from ..core.trace import MOVES, StackRun
 from .nondeterministic import ZERO, NondeterministicStack
 from .room import check_room
 
@@ -31,28 +31,6 @@ _AT_ONCE = 2**22
 
 # From a memory and its weights over T steps, push and replace [T, P, P] and pop [T, P, Q], to `inner` and `best`.
 Tables = Callable[[NondeterministicStack, Tensor, Tensor, Tensor], tuple[np.ndarray, np.ndarray]]
-
-
-class Run(NamedTuple):
-    """One run over T steps, with its state after each.
-
-    Attributes:
-        moves: [T], indices in `MOVES`.
-        states: [T].
-        symbols: the top symbol [T].
-        elements: the step that pushed the top [T], from 1; 0 for the bottom.
-        depths: elements on the stack [T], without the bottom.
-        stacks: their symbols [T], from the bottom, which is there, to the top.
-        weight: the logarithm of the run's weight, the sum of those of its moves.
-    """
-
-    moves: np.ndarray
-    states: np.ndarray
-    symbols: np.ndarray
-    elements: np.ndarray
-    depths: np.ndarray
-    stacks: list[tuple[int, ...]]
-    weight: float
 
 
 @torch.no_grad()
@@ -103,8 +81,10 @@ def best_runs(
     *,
     names: Sequence[str] | None = None,
     fill: Tables = tables,
-) -> list[Run]:
+) -> list[StackRun]:
     """The run of greatest weight of each sequence, whatever its end; one of them if several are equal.
+
+    Each step is a word of the run.
 
     Args:
         memory: sets the sizes, normalisation, bottom and window.
@@ -144,7 +124,7 @@ class _Backwards:
         self.memory, self.inner, self.best, self.name = memory, inner, best, name
         self.push, self.replace, self.pop = weights
 
-    def run(self, length: int) -> Run:
+    def run(self, length: int) -> StackRun:
         """The most probable run of the first `length` steps; raises InputError if there is none."""
         top = int(self.best[length + 1].argmax())
         weight = float(self.best[length + 1, top])
@@ -196,11 +176,11 @@ class _Backwards:
         return i + int(k), int(revealed[u]), int(popped), float(values[k, u, popped])
 
 
-def _run(moves: np.ndarray, states: np.ndarray, symbols: np.ndarray, weight: float) -> Run:
+def _run(moves: np.ndarray, states: np.ndarray, symbols: np.ndarray, weight: float) -> StackRun:
     """The run, with the stack after each move."""
-    pushed_at, stack = [0], [0]
+    pushed_at, stack = [-1], [0]
     elements, stacks = [], []
-    for step, (move, symbol) in enumerate(zip(moves.tolist(), symbols.tolist(), strict=True), start=1):
+    for step, (move, symbol) in enumerate(zip(moves.tolist(), symbols.tolist(), strict=True)):
         if move == PUSH:
             pushed_at.append(step)
             stack.append(symbol)
@@ -212,4 +192,5 @@ def _run(moves: np.ndarray, states: np.ndarray, symbols: np.ndarray, weight: flo
         elements.append(pushed_at[-1])
         stacks.append(tuple(stack))
     depths = np.array([len(symbols) - 1 for symbols in stacks], dtype=int)
-    return Run(moves, states, symbols, np.array(elements, dtype=int), depths, stacks, weight)
+    names = tuple(MOVES[move] for move in moves)
+    return StackRun(names, states, symbols, np.array(elements, dtype=int), depths, stacks, weight)

@@ -9,8 +9,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from ..core.errors import InputError
-from ..core.trace import MOVES, StackRun
-from ..memory.viterbi import Run
+from ..core.trace import StackRun
 from ..text.tokenization import RareWordTags, TreebankForms, added_tokens, sentence_frame, word_splitter_of
 from .punctuation import Punctuation, is_punctuation, split_points
 
@@ -231,7 +230,7 @@ def last_tokens(word_of: np.ndarray) -> np.ndarray:
     return inside[np.append(np.flatnonzero(np.diff(word_of[inside])), len(inside) - 1)]
 
 
-def run_of_words(run: Run, word_of: np.ndarray) -> StackRun:
+def run_of_words(run: StackRun, word_of: np.ndarray) -> StackRun:
     """The state of a run over tokens (or symbols of a task) after the last one of each word.
 
     Args:
@@ -239,7 +238,6 @@ def run_of_words(run: Run, word_of: np.ndarray) -> StackRun:
         word_of: see `strengths_of_words`.
     """
     last = last_tokens(word_of)
-    pushed_by = np.append(-1, word_of)[run.elements[last]]  # elements count steps from 1
-    moves = tuple(MOVES[move] for move in run.moves[last])
-    stacks = [run.stacks[step] for step in last]
+    pushed_by = np.append(word_of, -1)[run.elements[last]]
+    moves, stacks = tuple(run.moves[step] for step in last), [run.stacks[step] for step in last]
     return StackRun(moves, run.states[last], run.symbols[last], pushed_by, run.depths[last], stacks, run.weight)

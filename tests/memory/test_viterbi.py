@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stack_lm.core.errors import InputError
-from stack_lm.core.trace import StackRun, Trace
+from stack_lm.core.trace import Trace
 from stack_lm.kernels.cpu import viterbi as compiled
 from stack_lm.kernels.runs import tables_for
 from stack_lm.memory import NondeterministicStack
-from stack_lm.memory.viterbi import MOVES, best_runs, tables
+from stack_lm.memory.viterbi import best_runs, tables
 from stack_lm.parsing import distances_from_trace, tree_from_distances
 
 
@@ -64,8 +64,8 @@ def all_runs(memory, actions):
 
 
 def steps_of(run):
-    moves = [MOVES[move] for move in run.moves]
-    return tuple(zip(moves, *(part.tolist() for part in run[1:5]), strict=True))
+    numbers = (run.states, run.symbols, run.elements + 1, run.depths)
+    return tuple(zip(run.moves, *(part.tolist() for part in numbers), strict=True))
 
 
 OPTIONS = st.fixed_dictionaries(
@@ -145,9 +145,9 @@ def programme(memory, string):
 def test_marked_reversal_is_pushed_then_popped():
     memory = NondeterministicStack(2, 3)
     (run,) = best_runs(memory, programme(memory, "0110#0110"))
-    assert [MOVES[move] for move in run.moves] == ["push"] * 4 + ["replace"] + ["pop"] * 4
+    assert list(run.moves) == ["push"] * 4 + ["replace"] + ["pop"] * 4
     assert run.depths.tolist() == [1, 2, 3, 4, 4, 3, 2, 1, 0]
-    assert run.elements.tolist() == [1, 2, 3, 4, 4, 3, 2, 1, 0]
+    assert run.elements.tolist() == [0, 1, 2, 3, 3, 2, 1, 0, -1]
     assert run.symbols.tolist() == [1, 2, 2, 1, 1, 2, 2, 1, 0]
     assert run.states.tolist() == [0] * 4 + [1] * 5
     assert run.stacks[3:6] == [(0, 1, 2, 2, 1), (0, 1, 2, 2, 1), (0, 1, 2, 2)]
@@ -170,13 +170,11 @@ def test_the_tree_of_its_depths_has_every_span(steps, seed):
     memory = NondeterministicStack(2, 2)
     (run,) = best_runs(memory, random_weights(memory, steps, seed=seed))
     words = tuple(f"w{t}" for t in range(steps))
-    moves = tuple(MOVES[move] for move in run.moves)
-    of_words = StackRun(moves, run.states, run.symbols, run.elements - 1, run.depths, run.stacks, run.weight)
     nothing = np.full(steps, np.nan)
-    trace = Trace(words, nothing, nothing, nothing, find_run=lambda: of_words)
+    trace = Trace(words, nothing, nothing, nothing, find_run=lambda: run)
     tree = tree_from_distances(words, distances_from_trace(trace, "run_depth"), "gap")
     opened, spans = [], set()
-    for t, move in enumerate(moves):
+    for t, move in enumerate(run.moves):
         if move == "push":
             opened.append(t)
         elif move == "pop":

@@ -8,7 +8,7 @@ from scoring_models import WORDS, sharpened
 
 from stack_lm import DeepStackRNNConfig, DeepStackRNNForCausalLM, ModelScorer, Parser, StackRNNForCausalLM
 from stack_lm.core.errors import InputError
-from stack_lm.memory.viterbi import MOVES, best_runs
+from stack_lm.memory.viterbi import best_runs
 from stack_lm.parsing import tree_from_distances
 
 OPTIONS = {"memory": "nondeterministic", "memory_size": 0, "memory_states": 2, "memory_symbols": 2}
@@ -29,12 +29,12 @@ def test_the_run_of_words_is_that_after_their_last_tokens():
     with torch.no_grad():
         actions = model(torch.tensor([ids.input_ids]), output_actions=True).actions
     (run,) = best_runs(model.model.cell.memory, actions, [last[-1] + 1])
-    assert trace.run.moves == tuple(MOVES[run.moves[t]] for t in last)
+    assert trace.run.moves == tuple(run.moves[t] for t in last)
     assert trace.run.stacks == [run.stacks[t] for t in last]
     for name in ("states", "symbols", "depths"):
         np.testing.assert_array_equal(getattr(trace.run, name), getattr(run, name)[last])
     words = np.searchsorted(last, np.arange(len(ids.input_ids)))
-    wanted = [-1 if run.elements[t] == 0 else words[run.elements[t] - 1] for t in last]
+    wanted = [-1 if run.elements[t] < 0 else words[run.elements[t]] for t in last]
     assert trace.run.elements.tolist() == wanted
     np.testing.assert_array_equal(trace.signals["run_depth"], trace.run.depths)
     assert trace.run.weight == pytest.approx(run.weight, abs=1e-4)
