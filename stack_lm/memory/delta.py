@@ -271,9 +271,10 @@ class DeltaNet(Memory[Any, Any]):
         measure: bool = False,
     ) -> MemoryScan[Any]:
         """`update` for all steps, in chunks; see `Memory.scan`."""
-        state, actions = self._convolved(state, actions, mask)
-        matrix, readings = self._over_time(state.matrix, actions, mask)
-        return self._scanned(state._replace(matrix=matrix), readings, mask, reading)
+        first = self.initial_reading(state) if reading is None else reading
+        state, readings = self._run(*self._convolved(state, actions, mask), mask)
+        readings = masked(readings.to(first.dtype), mask)
+        return MemoryScan(state, readings, newest(readings, mask, first), {})
 
     def after(self, state: Any, steps: int) -> Any:
         """Return the state: its size is fixed."""
@@ -311,6 +312,11 @@ class DeltaNet(Memory[Any, Any]):
         matrix = write(matrix, key, value - below, strength)
         return matrix, self._normalized(read(matrix, query))
 
+    def _run(self, state: Any, actions: Any, mask: Tensor | None) -> tuple[Any, Tensor]:
+        """The state after all steps, and the readings [B, T, D], of actions behind the convolution."""
+        matrix, readings = self._over_time(state.matrix, actions, mask)
+        return state._replace(matrix=matrix), readings
+
     def _over_time(
         self, matrix: Tensor, actions: Any, mask: Tensor | None, below: Tensor | float = 0
     ) -> tuple[Tensor, Tensor]:
@@ -319,11 +325,6 @@ class DeltaNet(Memory[Any, Any]):
         writes = ((value - below).unsqueeze(3), masked(strength, mask).unsqueeze(3))
         readings, matrix = delta_rule(matrix, *_by_head(key.unsqueeze(3), *writes, query))
         return matrix, self._normalized(readings.transpose(1, 2))
-
-    def _scanned(self, state: Any, readings: Tensor, mask: Tensor | None, first: Tensor | None) -> MemoryScan[Any]:
-        first = self.initial_reading(state) if first is None else first
-        readings = masked(readings.to(first.dtype), mask)
-        return MemoryScan(state, readings, newest(readings, mask, first), {})
 
 
 @register_memory("deltastack")
@@ -392,17 +393,9 @@ class DeltaStack(DeltaNet):
         matrix, reading = self._step(state.matrix, actions, below)
         return state._replace(matrix=matrix, slots=slots, pointer=pointer), reading
 
-    def scan(
-        self,
-        state: DeltaStackState,
-        actions: DeltaStackActions,
-        mask: Tensor | None = None,
-        *,
-        reading: Tensor | None = None,
-        measure: bool = False,
-    ) -> MemoryScan[DeltaStackState]:
-        """`update` for all steps, in chunks; see `Memory.scan`."""
-        state, actions = self._convolved(state, actions, mask)
+    def _run(
+        self, state: DeltaStackState, actions: DeltaStackActions, mask: Tensor | None
+    ) -> tuple[DeltaStackState, Tensor]:
         dtype = state.slots.dtype
         moves = masked(actions.operation.to(dtype), mask)
         push, pop = moves[..., :2].unbind(-1)
@@ -419,8 +412,7 @@ class DeltaStack(DeltaNet):
         slots = torch.cat((slots, state.slots[:, :, reached:]), dim=2)
         below = torch.cat((read(state.slots[:, :, :reached], before[:, 0]).unsqueeze(2), stack_readings[:, :, :-1]), 2)
         matrix, readings = self._over_time(state.matrix, actions, mask, below.transpose(1, 2))
-        last = state._replace(matrix=matrix, slots=slots, pointer=pointer[:, -1])
-        return self._scanned(last, readings, mask, reading)
+        return state._replace(matrix=matrix, slots=slots, pointer=pointer[:, -1]), readings
 
 
 def _unit(vectors: Tensor) -> Tensor:

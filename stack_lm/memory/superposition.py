@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, Unpack
+from typing import Any, ClassVar, Literal, NamedTuple, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -62,26 +62,18 @@ class ChoiceActions(NamedTuple):
     operation: Tensor
 
 
-class StackOptions(TypedDict, total=False):
-    """The options that all stacks in superposition share.
+class _Stacks(Memory[SuperpositionState, ChoiceActions]):
+    """The common part of stacks in superposition: state, reading and depth limit.
 
-    Attributes:
+    Args:
+        size: size of one element, D.
+        operations: their names.
         depth: maximum number of elements on a stack; None: no limit.
         overflow: response of a full stack to losing its bottom element.
         stacks: number of parallel stacks, S.
         read_depth: elements read from the top.
         empty_value: reading of an empty cell.
     """
-
-    depth: int | None
-    overflow: Literal["raise", "truncate"]
-    stacks: int
-    read_depth: int
-    empty_value: float
-
-
-class _Stacks(Memory[SuperpositionState, ChoiceActions]):
-    """The common part of stacks in superposition: state, reading and depth limit."""
 
     action_type = ChoiceActions
     state_type = SuperpositionState
@@ -191,7 +183,10 @@ class SuperpositionStack(_Stacks):
     Args:
         size: size of one element, D.
         no_op: whether doing nothing is an operation.
-        options: see `StackOptions`. Each stack has its own operations and values; losses are measured.
+        options: `depth` (maximum number of elements on a stack; None: no limit), `overflow` (response of a full stack
+            to losing its bottom element, "raise" or "truncate"), `stacks` (number of parallel stacks, each with its own
+            operations and values), `read_depth` (elements read from the top) and `empty_value` (reading of an empty
+            cell). Losses are measured.
 
     Raises:
         ValueError: if depth and overflow do not go together.
@@ -200,7 +195,7 @@ class SuperpositionStack(_Stacks):
     settings = STACK_SETTINGS | {"no_op": Setting(False, bool)}
     _prepend = True
 
-    def __init__(self, size: int, *, no_op: bool = False, **options: Unpack[StackOptions]) -> None:
+    def __init__(self, size: int, *, no_op: bool = False, **options: Any) -> None:
         self.no_op = no_op
         super().__init__(size, ("push", "pop", "no_op") if no_op else ("push", "pop"), **options)
 
@@ -224,7 +219,7 @@ class MultipopSuperpositionStack(_Stacks):
     Args:
         size: size of one element, D.
         max_pop: maximum number of elements popped in a step, K.
-        options: see `StackOptions`.
+        options: as of `SuperpositionStack`.
 
     Raises:
         ValueError: if depth and overflow do not go together.
@@ -233,7 +228,7 @@ class MultipopSuperpositionStack(_Stacks):
     settings = STACK_SETTINGS | {"max_pop": Setting(3, Elements)}
     _prepend = False
 
-    def __init__(self, size: int, *, max_pop: int = 3, **options: Unpack[StackOptions]) -> None:
+    def __init__(self, size: int, *, max_pop: int = 3, **options: Any) -> None:
         self.max_pop = max_pop
         super().__init__(size, tuple(f"pop_{i}" for i in range(max_pop + 1)), **options)
 
@@ -245,11 +240,10 @@ class MultipopSuperpositionStack(_Stacks):
         return tuple((Move(pops, 1, min(n_cells - pops, length - 1)),) for pops in range(self.max_pop + 1))
 
 
-def _common_settings(config: Any) -> StackOptions:
-    overflow: Any = config.memory_overflow  # checked by the configuration
+def _common_settings(config: Any) -> dict[str, Any]:
     return {
         "depth": config.memory_depth,
-        "overflow": overflow,
+        "overflow": config.memory_overflow,
         "stacks": config.num_stacks,
         "read_depth": config.read_depth,
         "empty_value": config.empty_value,
