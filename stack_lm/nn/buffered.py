@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..kernels import dispatch
-from ..kernels.protocol import Buffer, CellState, Controlled, Inputs, System
+from ..kernels.protocol import Buffer, Controlled, Inputs, System
 from ..memory.buffers import dequeue, input_buffer
 from ..memory.controls import ActionProjection
 from ..memory.emission import Emission
@@ -42,24 +42,6 @@ class Buffers(NamedTuple):
         return self.pop.emit(pop)[0], self.push.emit(push)[0]
 
 
-class BufferedStep(NamedTuple):
-    """One step.
-
-    Attributes:
-        inputs: x_t, read from the input buffer [B, E].
-        outputs: the outputs of the controller, o_t [B, H].
-        push: strength pushed to the output buffer [B], in elements; set even where the step is not taken.
-        actions: see `BufferedScan`, without the time.
-        state: the state of the cell, after the step.
-    """
-
-    inputs: Tensor
-    outputs: Tensor
-    push: Tensor
-    actions: Actions
-    state: CellState
-
-
 class BufferedScan(NamedTuple):
     """All steps.
 
@@ -75,8 +57,15 @@ class BufferedScan(NamedTuple):
     actions: Actions
 
 
-def buffered_steps(cell: StackRNNCell, buffers: Buffers, given: Inputs, output_actions: bool) -> Iterator[BufferedStep]:
-    """The definition: one step after the other; see `run_buffered`."""
+def buffered_steps(
+    cell: StackRNNCell, buffers: Buffers, given: Inputs, output_actions: bool
+) -> Iterator[tuple[Tensor, Tensor, Actions]]:
+    """The definition: one step after the other; see `run_buffered`.
+
+    Yields:
+        The controller's outputs o_t [B, H]; the strength pushed to the output buffer [B], set even where the step is
+        not taken; and the actions (see `BufferedScan`, without the time).
+    """
     state, buffer = cell.initial_state(given.values.shape[0], given.steps), input_buffer(given.values, given.held)
     pop = buffer.strengths.new_zeros(given.values.shape[0])
     for t in range(given.steps):
@@ -88,7 +77,7 @@ def buffered_steps(cell: StackRNNCell, buffers: Buffers, given: Inputs, output_a
         if output_actions:
             own = blank({"input_pop_strength": pop, "output_push_strength": push}, active)
             actions = Actions(actions | own | {"input_strength": buffer.strengths.sum(-1)})
-        yield BufferedStep(inputs, layers[-1], push, actions, state)
+        yield layers[-1], push, actions
 
 
 def run_buffered(
@@ -120,11 +109,9 @@ def run_buffered(
     first = cell.initial_state(items.shape[0], steps)
     compiled = None if backend == "reference" else dispatch.run_compiled(backend, system, given, first)
     if compiled is None:
-        done = list(buffered_steps(cell, buffers, given, output_actions))
-        pushed = torch.stack([step.push for step in done], dim=1)
-        pushed = pushed if active is None else pushed.masked_fill(~active, 0)
-        actions = over_time([step.actions for step in done]) if output_actions else Actions()
-        return BufferedScan(torch.stack([step.outputs for step in done], dim=1), pushed, actions)
+        outputs, pushes, of_steps = zip(*buffered_steps(cell, buffers, given, output_actions), strict=True)
+        pushed = blank({"pushed": torch.stack(pushes, dim=1)}, active)["pushed"]
+        return BufferedScan(torch.stack(outputs, dim=1), pushed, over_time(of_steps) if output_actions else Actions())
     outputs, _, last = compiled
     cell.memory.check_overflow(last.memory)
     # Everything but the pops of the buffer itself comes from the controller's outputs.

@@ -6,7 +6,7 @@ step t enters the controller at step t + 1, so the cell, not the memory alone, i
 
 from __future__ import annotations
 
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -25,20 +25,6 @@ _DESCRIBED = (
     *("controller", "embedding_size", "hidden_size", "num_layers", "hidden_dropout", "bias", "learn_initial_state"),
     *("reading_entry", "input_skip_connections", "first_layer", "cell_size"),
 )
-
-
-class ScanOutputs(TypedDict, total=False):
-    """The results of a scan besides its outputs.
-
-    Attributes:
-        output_actions: the actions.
-        output_layers: the outputs of every controller layer.
-        output_readings: the readings.
-    """
-
-    output_actions: bool
-    output_layers: bool
-    output_readings: bool
 
 
 @register_layer
@@ -148,20 +134,15 @@ class StackRNNCell(ControlledMemory):
             controller = map_tensors(lambda new, old: torch.where(of_layers, new, old), controller, state.controller)
         return outputs, reported, CellState(controller, *driven)
 
-    def scan(
-        self,
-        inputs: Tensor,
-        state: CellState | None = None,
-        mask: Tensor | None = None,
-        **outputs: Unpack[ScanOutputs],
-    ) -> Scan:
+    def scan(self, inputs: Tensor, state: CellState | None = None, mask: Tensor | None = None, **outputs: bool) -> Scan:
         """Run a sequence.
 
         Args:
             inputs: x_1 .. x_T, [B, T, E]; or integers [B, T], the numbers of one-hot vectors of size E.
             state: the initial state; None is an empty one.
             mask: [B, T] bool, False at padding. A padded step leaves the whole state unchanged; its output is zeros.
-            **outputs: see `ScanOutputs`.
+            **outputs: the results besides the controller's outputs: `output_actions`; `output_layers`, the outputs of
+                every controller layer; `output_readings`.
 
         Raises:
             ValueError: if `scan_backend` names a backend that cannot run this, and as `step`.
@@ -170,11 +151,7 @@ class StackRNNCell(ControlledMemory):
         return Scan(*self(inputs, state, mask, **outputs))
 
     def forward(
-        self,
-        inputs: Tensor,
-        state: CellState | None = None,
-        mask: Tensor | None = None,
-        **outputs: Unpack[ScanOutputs],
+        self, inputs: Tensor, state: CellState | None = None, mask: Tensor | None = None, **outputs: bool
     ) -> Scan:
         """See `scan`."""
         batch_size, length = inputs.shape[:2]

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from ..core.errors import InputError
 from ..kernels import dispatch
 from ..kernels.protocol import Driver, GivenVectors, Inputs, MemoryState, Request, System
-from ..memory import Choice, Memory, Value, leaves, under_transform
+from ..memory import Memory, leaves, under_transform
 from ..memory.base import numbers_hidden
 from ..memory.controls import Controls, Noise
 
@@ -203,24 +203,15 @@ class ControlledMemory(nn.Module):
         """The type of a state; shapes without the batch, with None for a size that may change; which are floating."""
         with torch.no_grad():
             states = [self.initial_state(1), self.initial_state(1, 7)]
-            for _ in range(2):  # a memory may grow with its steps
-                memory, _ = self.memory.update(states[-1].memory, self._some_actions())
-                states.append(states[-1]._replace(memory=memory))
+            # None for a memory that does not tell: its scans run in torch, which checks the sizes.
+            grown = self.memory.after(states[0].memory, 2)
+        if grown is not None:
+            states.append(states[0]._replace(memory=grown))
         form = []
         for same in zip(*map(leaves, states), strict=True):  # one tensor in each of the states
             sizes = map(set, zip(*(tensor.shape[1:] for tensor in same), strict=True))
-            form.append(tuple(size.pop() if len(size) == 1 else None for size in sizes))
+            form.append(tuple(size.pop() if len(size) == 1 and grown is not None else None for size in sizes))
         return type(states[0]), form, [tensor.is_floating_point() for tensor in leaves(states[0])]
-
-    def _some_actions(self) -> Any:
-        """Arbitrary actions on the memory of one sequence."""
-        reference = self.reference_tensor
-        wide = torch.promote_types(reference.dtype, torch.float32)
-        actions = []
-        for field in self.memory.actions:
-            action = reference.new_zeros(1, *field.shape, dtype=reference.dtype if isinstance(field, Value) else wide)
-            actions.append(action + 1 / field.shape[-1] if isinstance(field, Choice) else action)
-        return self.memory.action_type(*actions)
 
     def check_type(self, name: str, inputs: Any) -> None:
         """Check that inputs are a tensor of the weights' type, or that autocast will make them so.

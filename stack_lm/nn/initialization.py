@@ -68,23 +68,18 @@ def draw_weights(model: nn.Module, module: nn.Module, initialization: str) -> No
 @torch.no_grad()
 def draw_xavier(model: nn.Module, module: nn.Module) -> None:
     """Initialise a controller or a linear layer; see `draw_weights`."""
-    if isinstance(module, Controller | LearnedStart):
+    of_memory = (each for each in model.modules() if isinstance(each, Controls) and each.projection is module)
+    # None also for the actions of the buffers of a buffered network: only strengths, which are one layer.
+    controls = next(of_memory, None) if isinstance(module, ActionProjection) else None
+    of_weights = controls is not None and any(isinstance(field, Weights) for field in controls.memory.actions)
+    if of_weights or isinstance(module, Controller | LearnedStart):
         for parameter in module.parameters(recurse=False):
             init.uniform_(parameter, -CONTROLLER_BOUND, CONTROLLER_BOUND)
-    elif isinstance(module, ActionProjection):
-        of_memory = (each for each in model.modules() if isinstance(each, Controls) and each.projection is module)
-        controls = next(of_memory, None)
-        if controls is None:  # of the buffers of a buffered network: only strengths, which are one layer
+    elif isinstance(module, nn.Linear):
+        if controls is None:
             init.xavier_uniform_(module.weight)
-        elif any(isinstance(field, Weights) for field in controls.memory.actions):
-            for parameter in module.parameters(recurse=False):
-                init.uniform_(parameter, -CONTROLLER_BOUND, CONTROLLER_BOUND)
-            return
         else:
             copy_(module.weight, _xavier_actions(controls, module.weight))
-        _reset_biases(module)
-    elif isinstance(module, nn.Linear):
-        init.xavier_uniform_(module.weight)
         _reset_biases(module)
 
 

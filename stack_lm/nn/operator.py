@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -161,21 +161,15 @@ def run_as_operator(
     return Scan(outputs, readings if output_readings else None, None, actions, state)
 
 
-class _Kept(NamedTuple):
-    """The tensors of a scan's autograd graph that the backward pass needs."""
-
-    live: list[Tensor]
-    results: list[Tensor]
-
-
-_SHELF: dict[int, _Kept] = {}
+# The live arguments and the results of scans, which the backward pass needs of their autograd graphs.
+_SHELF: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
 _NUMBERS = itertools.count(1)
 
 
-def _shelve(kept: _Kept) -> Tensor:
+def _shelve(live: list[Tensor], results: list[Tensor]) -> Tensor:
     """Keep a scan for as long as the returned tensor [1] exists."""
     number = np.array([next(_NUMBERS)])
-    _SHELF[int(number[0])] = kept
+    _SHELF[int(number[0])] = live, results
     weakref.finalize(number, _SHELF.pop, int(number[0]), None)
     return torch.from_numpy(number)
 
@@ -201,7 +195,10 @@ def _scan(
     given = [values, *state, *weights]
     keep = any(live)
     # Below autograd, where operators run, tensors would not record their operations.
-    with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.AutogradFunctionality, not keep), _grad(keep):
+    with (
+        torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.AutogradFunctionality, not keep),
+        torch.set_grad_enabled(keep),
+    ):
         given = [tensor.detach().requires_grad_(wanted) for tensor, wanted in zip(given, live, strict=True)]
         leaf = iter(given[1:])
         first = map_tensors(lambda _: next(leaf), runner.first)
@@ -218,14 +215,10 @@ def _scan(
         results = [scan.outputs, read, *leaves(scan.state)]
         if measures:
             results += [scan.actions[name] for name in layer.memory.measure(scan.state.memory)]
-    kept = _Kept([tensor for tensor, wanted in zip(given, live, strict=True) if wanted], results)
-    number = _shelve(kept) if keep else torch.empty(0, dtype=torch.int64)
+    alive = [tensor for tensor, wanted in zip(given, live, strict=True) if wanted]
+    number = _shelve(alive, results) if keep else torch.empty(0, dtype=torch.int64)
     storages = {tensor.untyped_storage()._cdata for tensor in given}
     return [*(_own(part.detach(), storages) for part in results), number]
-
-
-def _grad(wanted: bool) -> Any:
-    return torch.enable_grad() if wanted else torch.no_grad()
 
 
 def _own(part: Tensor, storages: set[int]) -> Tensor:
@@ -260,15 +253,14 @@ def _backward(number: Tensor, grads: Sequence[Tensor | None], live: Sequence[Ten
     kept = _SHELF.get(int(number[0]))
     if kept is None:
         raise RuntimeError("the compiled scan's graph is gone: something has copied the tensor that it hangs on")
+    arguments, results = kept
     pairs = [
-        (result, grad)
-        for result, grad in zip(kept.results, grads, strict=True)
-        if grad is not None and result.requires_grad
+        (result, grad) for result, grad in zip(results, grads, strict=True) if grad is not None and result.requires_grad
     ]
     with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.AutogradFunctionality, False), torch.enable_grad():
         found = torch.autograd.grad(
             [result for result, _ in pairs],
-            kept.live,
+            arguments,
             [grad for _, grad in pairs],
             retain_graph=True,  # it lives as long as its number
             allow_unused=True,
