@@ -330,10 +330,7 @@ def _is_integer(value: Any) -> bool:
 
 
 def _is_finite(value: Any) -> bool:
-    try:
-        return (_is_integer(value) or isinstance(value, float)) and math.isfinite(value)
-    except OverflowError:  # an integer of hundreds of digits
-        return False
+    return Integer().accepts(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def is_number(text: str) -> bool:

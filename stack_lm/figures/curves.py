@@ -55,7 +55,7 @@ def read_metrics(run: str | Path) -> list[dict[str, Any]]:
             record = json.loads(line)
         except (ValueError, RecursionError):
             record = None
-        if not _is_record(record):
+        if not (isinstance(record, dict) and isinstance(record.get("step"), int)):
             if number == len(lines):
                 break
             raise InputError(f"{file}, line {number}: not a record of a run: {shortened(line, 60)!r}")
@@ -63,14 +63,6 @@ def read_metrics(run: str | Path) -> list[dict[str, Any]]:
     if not records:
         raise InputError(f"{file} has no records yet")
     return records
-
-
-def _is_record(value: Any) -> bool:
-    """True if it has a step, and numbers where the figure needs them."""
-    if not isinstance(value, dict) or not isinstance(value.get("step"), int):
-        return False
-    numbers = [value[key] for key in (*_PANELS, *_TRAINING.values()) if key in value]
-    return all(isinstance(number, int | float) and math.isfinite(number) for number in numbers)
 
 
 @with_plain_text

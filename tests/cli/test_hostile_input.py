@@ -98,12 +98,10 @@ def test_an_ending_that_promises_something_else(capsys, model, treebank, tmp_pat
 
 
 def test_links_and_devices_as_outputs(capsys, model, tmp_path):
-    target, link, loop = tmp_path / "target.mrg", tmp_path / "link.mrg", tmp_path / "loop.mrg"
+    target, link = tmp_path / "target.mrg", tmp_path / "link.mrg"
     link.symlink_to(target)
-    loop.symlink_to(loop)
     assert run(capsys, "parse", model, "the dog", "--output", link)[0] == 0
     assert (link.is_symlink(), target.read_text()) == (True, "(X (X the) (X dog))\n")
-    assert "symbolic link to itself" in fails(capsys, "parse", model, "the dog", "--output", loop)
     os.mkfifo(tmp_path / "pipe")
     assert "is not a regular file" in fails(capsys, "parse", model, "the dog", "--output", tmp_path / "pipe")
 
