@@ -27,29 +27,6 @@ from .plugins import import_plugin
 from .quiet import quiet_libraries
 
 Subparsers = Any  # argparse's own class for them is private
-# What took the place of earlier options.
-OLD_OPTIONS = {
-    "--treebank": "--data",
-    "--compare": "--against, which takes the others",
-    "--trees": "--output",
-    "--save": "--output",
-    "--sentences": "--limit",
-    "--agreement-items": "--limit, which counts items and sentences",
-    "--max-length": "--max-words",
-    "--predictions": "an argument: files of trees stand beside models",
-    "--dropout": "--dropout-samples N:P",
-    "--prior-votes": "--prior NAME:N",
-    "--ignore-labels": "--rule labels=ignored",
-    "--only": "--limit; --output writes a line for each tree",
-    "--outlier-share": "always 0.85",
-    "--transitive": "a choice from the table of --items",
-    "--intransitive": "a choice from the table of --items",
-    "--sentence": "an argument: the sentence itself",
-    "--split": "always train; save another split to a file",
-} | {
-    f"--{name.replace('_', '-')}": f"--rule {name}=..."
-    for name in "parameters punctuation removed removed_by gold whole_sentence average min_words without_spans".split()
-}
 # Characters of a message, and of a text without spaces in it: a message may show a whole file as a value.
 _LONGEST_MESSAGE, _LONGEST_WORD = 900, 200
 # Between two lines of progress of one piece of work; see `LineClock`.
@@ -84,10 +61,6 @@ class Parser(argparse.ArgumentParser):
         A command with overrides, such as model.hidden_size=8, takes an argument that is not one of its options as an
         override.
         """
-        if self._subparsers is None:
-            for old in [str(arg).partition("=")[0] for arg in args or ()]:
-                if old in OLD_OPTIONS and old not in self._option_string_actions:
-                    self.error(f"{old} is now {OLD_OPTIONS[old]}")
         options, others = super().parse_known_args(args, namespace)
         optional = [action for action in self._actions if not action.option_strings and action.nargs in ("*", "+", "?")]
         last = optional[-1] if optional else None
@@ -350,7 +323,7 @@ def runs_command() -> bool:
     return bool(_running)
 
 
-def run_command(name: str, run: Callable[[], int | None], arguments: Sequence[str] | None = None) -> int:
+def run_command(name: str, run: Callable[[], int | None], arguments: Sequence[str] = ()) -> int:
     """Run a command's body, with the libraries below quiet; turn an error into one line and an exit status.
 
     Args:
@@ -399,10 +372,7 @@ def run_command(name: str, run: Callable[[], int | None], arguments: Sequence[st
 
 
 @contextmanager
-def _as_typed(name: str, arguments: Sequence[str] | None) -> Iterator[None]:
-    if arguments is None:
-        yield
-        return
+def _as_typed(name: str, arguments: Sequence[str]) -> Iterator[None]:
     _running.append(shlex.join([name, *(argument for argument in arguments if argument != "--json")]))
     try:
         yield
@@ -429,8 +399,6 @@ def _one_line(message: str) -> str:
     Values that are too long are shortened. A message that is still too long keeps its beginning and end, in whole
     words.
     """
-    if len(message) > 100 * _LONGEST_MESSAGE:  # such as a file's content
-        message = message[: 50 * _LONGEST_MESSAGE] + message[-50 * _LONGEST_MESSAGE :]
     words = "".join(c if c.isprintable() or c.isspace() else repr(c)[1:-1] for c in message).split()
     words = [w if len(w) <= _LONGEST_WORD else f"{w[: _LONGEST_WORD // 2]}...{w[-_LONGEST_WORD // 4 :]}" for w in words]
     text = " ".join(words)

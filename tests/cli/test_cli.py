@@ -592,25 +592,6 @@ def test_version_and_help():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("parse-f1", "m", "--treebank", "t.mrg"), "--treebank is now --data"),
-        (("parse-f1", "m", "--data", "t.mrg", "--gold=left"), "--gold is now --rule gold=..."),
-        (("parse-f1", "a", "--data", "t.mrg", "--compare", "b"), "--compare is now --against"),
-        (("demo", "--sentences", "5000"), "--sentences is now --limit"),
-        (
-            ("surprisal", "m", "--data", "t.csv", "--sentence", "2"),
-            "--sentence is now an argument: the sentence itself",
-        ),
-    ],
-)
-def test_an_old_option_names_the_new_one(capsys, arguments, message):
-    with pytest.raises(SystemExit, match="2"):
-        main(arguments)
-    assert f"stack-lm {arguments[0]}: error: {message}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     "usage", ["parse MODEL [SENTENCE ...]", "parse-f1 [MODEL ...] --data TREEBANK", "train KIND ..."]
 )
 def test_arguments_come_first_in_usage_lines(capsys, usage):
