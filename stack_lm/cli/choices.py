@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.console import print_note, progress, write_table
 from ..core.errors import InputError
-from ..core.messages import did_you_mean
+from ..core.messages import check_name
 from ..eval.choices import ChoiceResult, OutOfVocabulary, correct_codes, score_choices, with_unknown_words
 from ..eval.significance import mcnemar
 from ..hub.locating import find_models
@@ -79,7 +79,7 @@ def read_items(
     items: list[Any] = []
     files: list[str] = []
     for source in sources:
-        with problems.of(source):
+        with problems.skipping():
             of_source = read(source)
             items += of_source
             files += [source] * len(of_source)
@@ -101,11 +101,11 @@ def score_task(options: argparse.Namespace, problems: Problems, task: ChoiceTask
     names = dict(zip(paths, short_names(paths), strict=True))
     files = {"file": [names[file] for file in task.files]} if len(paths) > 1 else {}
     properties = task.properties(task.items)
-    _check_names(options.by or (), properties | files)
+    known = [name for name, values in (properties | files).items() if any(value is not None for value in values)]
+    for name in options.by or ():
+        check_name("--by", name, known)
     if files and "file" in properties:
         raise InputError("the items have a property 'file', which groups items of several files; rename the property")
-    if options.items is not None:
-        _shown_names(task, properties)
     models = [*options.models, *options.against]
     scores = {}
     for path in sorted(models, key=lambda path: not Path(path).is_file()):  # reading fails sooner
@@ -139,14 +139,6 @@ def _score(path: str, task: ChoiceTask, options: argparse.Namespace, files: dict
         raise InputError(f"{path}: {error}") from error
 
 
-def _check_names(names: Sequence[str], properties: dict[str, Sequence[str | int | None]]) -> None:
-    allowed = [name for name, values in properties.items() if any(value is not None for value in values)]
-    for name in names:
-        if name not in allowed:
-            expected = f"one of {', '.join(allowed)}" if allowed else "no property, as these items have none"
-            raise InputError(f"--by must name {expected}; got {name!r}{did_you_mean(name, allowed)}")
-
-
 def _compare_two(
     options: argparse.Namespace, head: dict[str, Any], first: ChoiceResult, second: ChoiceResult, problems: Problems
 ) -> Report:
@@ -164,29 +156,14 @@ def _compare_two(
     return Report(head | runs_record(options, [first], [second], compared), shown, finish=problems.finish)
 
 
-def _columns(task: ChoiceTask) -> list[str]:
-    """The columns of a table of items besides their properties, which come before the last three."""
-    return ["item", *task.texts(task.items[0]), *(f"logprob_{side}" for side in task.names), "outcome"]
-
-
-def _shown_names(task: ChoiceTask, properties: Iterable[str]) -> dict[str, str]:
-    """The columns of properties in a table of items, by their names; one that is taken ends in _input.
-
-    Raises:
-        InputError: if that is taken, too.
-    """
-    own = _columns(task)
-    names = {name: f"{name}_input" if name in own else name for name in properties}
-    for name, shown in names.items():
-        if shown != name and shown in names:
-            raise InputError(f"a table of items has a column {name!r} of its own, and {shown!r} is taken; rename one")
-    return names
-
-
 def _items_table(task: ChoiceTask, result: ChoiceResult) -> tuple[list[str], list[list[Any]]]:
-    """A table with one row per item: its texts, properties, both log-probabilities and the outcome."""
-    own, properties = _columns(task), result.properties
-    columns = [*own[:-3], *_shown_names(task, properties).values(), *own[-3:]]
+    """A table with one row per item: its texts, properties, both log-probabilities and the outcome.
+
+    The column of a property whose name is taken ends in _input.
+    """
+    first, last = ["item", *task.texts(task.items[0])], [*(f"logprob_{side}" for side in task.names), "outcome"]
+    properties = result.properties
+    columns = [*first, *(f"{name}_input" if name in first + last else name for name in properties), *last]
     rows = [
         [
             i + 1,
@@ -226,10 +203,9 @@ def _read_result(path: str, task: ChoiceTask, oov: OutOfVocabulary, groups: dict
             raise InputError(f"{record.where}: {error}") from None
         outcomes.append(row["outcome"])
     correct_codes(outcomes, oov)
-    own = {name: values for name, values in task.properties(task.items).items() if any(v is not None for v in values)}
     return score_choices(
         np.array(logprobs),
-        own | groups,
+        task.properties(task.items) | groups,
         identical=[outcome == "identical" for outcome in outcomes],
         unknown=[outcome == "oov" for outcome in outcomes],
         oov=oov,

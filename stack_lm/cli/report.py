@@ -76,14 +76,12 @@ class Problems:
                 print_note(f"left out: {message}")
 
     @contextmanager
-    def of(self, part: str) -> Iterator[None]:
+    def skipping(self) -> Iterator[None]:
         """Run a part of the work, which is skipped if its input is invalid."""
         try:
             yield
         except InputError as error:
-            if not self._keep_going:
-                raise
-            self.add([str(error)])
+            self.on_error(error)
 
     def finish(self) -> None:
         """End the command.

@@ -292,7 +292,7 @@ def test_runs_that_score_other_items(capsys, outcomes, tmp_path):
         (["a0", "a0"], "a0.tsv is given twice"),
         (["a0", "a1", "--against", "b0"], "two or more runs of a model with two or more of another; got 2 and 1"),
         (["a0", "a1", "--items", "x"], "--items takes the items of one model; got 2 models"),
-        (["a0", "--by", "color"], "--by must name one of attractors, number; got 'color'"),
+        (["a0", "--by", "color"], "--by must be one of attractors, number; got 'color'"),
     ],
 )
 def test_runs_that_cannot_be_compared(capsys, outcomes, arguments, message):
@@ -353,7 +353,7 @@ def test_minimal_pairs(capsys, models, tmp_path):
     status, out, err = run(capsys, *command, "--data", tmp_path / "b.jsonl", "--keep-going")
     assert (status, out) == (2, "")
     status, _, err = run(capsys, *command, "--data", tmp_path / "a.jsonl", "--by", "size")
-    assert (status, "--by must name one of construction; got 'size'" in err) == (2, True)
+    assert (status, "--by must be one of construction; got 'size'" in err) == (2, True)
 
 
 def test_suites(capsys, models, tmp_path):

@@ -40,8 +40,6 @@ def run(options: argparse.Namespace) -> Report:
     """Train both models, score them, and write the results."""
     started = time.perf_counter()
     output = Path(options.output)
-    if output.exists() and not output.is_dir():
-        raise InputError(f"--output {output} is a file; a directory is needed")
     if output.is_dir() and any(output.iterdir()) and not (output / "stack").is_dir():
         raise InputError(f"--output {output} is neither empty nor an earlier demo; name another directory")
     if options.limit <= 2 * HELD_OUT:

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> Report:
     problems = Problems(options.keep_going)
     sources: list[str] = []
     for source in options.data:
-        with problems.of(source):
+        with problems.skipping():
             sources += pair_files(source, options.format)
     first = next((path for path in (*options.models, *options.against) if not Path(path).is_file()), None)
     model = None if first is None else load_language_model(first, options)

@@ -104,9 +104,7 @@ def run(options: argparse.Namespace) -> Report:
     names = [*options.models, *options.against, *options.ensemble]
     if not names:
         raise InputError("give a MODEL, a file of trees, or several")
-    rules = read_rules(options.convention, options.rule)
-    prior = _prior(options.prior)
-
+    rules, prior = read_rules(options.convention, options.rule), _prior(options.prior)
     _check_options(options, names, rules)
     problems = Problems(options.keep_going)
     trees = read_every_tree(options.data, decoder=options.decoder or DEFAULT_DECODER, on_error=problems.on_error)
@@ -204,7 +202,7 @@ def _score_systems(
     """
     systems = []
     for name in names:
-        with problems.of(name):
+        with problems.skipping():
             trees: Sequence[ConstituencyTree | None]
             how: dict[str, Any] = {}
             if _is_file(name):

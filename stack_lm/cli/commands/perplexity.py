@@ -24,6 +24,7 @@ from ...hub.locating import find_models
 from ...text import Sentence, hold_out
 from ...text.corpora import Corpus, tags_of_all
 from ...text.tokenization import splits_words
+from ..choices import load_language_model
 from ..options import DEVICE, TEXT, option, shared
 from ..printing import PrintedTable
 from ..report import Problems, Report
@@ -86,9 +87,7 @@ def _choose(corpus: Corpus, options: argparse.Namespace) -> Iterable[Sentence]:
 
 def _score(path: str, text: ScoredText, options: argparse.Namespace) -> SentenceLosses:
     """The losses of one model."""
-    from ...scoring.sentences import ModelScorer
-
-    scorer = ModelScorer.from_pretrained(path, device=options.device, batch_tokens=options.batch_tokens)
+    scorer = load_language_model(path, options)
     sentences = text.sentences(splits_words(scorer.tokenizer))
     total = len(sentences) if isinstance(sentences, list) else options.limit
     with progress(f"scoring {path}", total) as advance:
@@ -104,11 +103,11 @@ def _report(
     """The perplexities of one or several runs, and the difference of two models."""
     results = [(paths, [losses.perplexity() for losses in side]) for paths, side in sides]
     shown, finish = [_table_of_runs(options, results)], problems.finish
-    described: list[dict[str, Any]] = []
-    for paths, side in results:
-        runs = [{"model": path} | dataclasses.asdict(run) for path, run in zip(paths, side, strict=True)]
-        spread = {name: dataclasses.asdict(_spread(side, name)) for name in _comparable(side)}
-        described.append({"runs": runs, "spread": spread})
+    described: list[dict[str, Any]] = [
+        {"runs": [{"model": path} | dataclasses.asdict(run) for path, run in zip(paths, side, strict=True)]}
+        | {"spread": {name: dataclasses.asdict(_spread(side, name)) for name in _comparable(side)}}
+        for paths, side in results
+    ]
     if len(options.models) == len(sides) == 1:
         model, numbers = described[0]["runs"][0].pop("model"), described[0]["runs"][0]
         return Report({"model": model} | about | numbers, shown, finish=finish)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,13 +60,8 @@ def run(options: argparse.Namespace) -> Report:
         raise InputError(f"--score is the name of a score, such as accuracy; got {options.score!r}")
     if options.kind not in _OF_SEVERAL and len(options.sources) > 1:
         raise InputError(f"a figure of {options.kind} has one DIR; got {len(options.sources)}")
-    draw: dict[str, Callable[[argparse.Namespace], tuple[Figure, dict[str, Any]]]] = {
-        "convergence": _draw_trials,
-        "lengths": _draw_trials,
-        "results": _draw_results,
-        "training": _draw_training,
-    }
-    figure, about = draw[options.kind](options)
+    draw = {"results": _draw_results, "training": _draw_training}.get(options.kind, _draw_trials)
+    figure, about = draw(options)
     save_figure(options.output, figure)
     record = {"kind": options.kind, "sources": options.sources, **about, "written": options.output}
     return Report(record, written=[options.output])

@@ -44,9 +44,7 @@ def run(options: argparse.Namespace) -> Report:
         if not (directory / CARD).exists():
             write_card(directory, run=source, name=options.repository.rpartition("/")[2])
         files = sorted(path.name for path in directory.iterdir())
-        target = options.dry_run
-        if target is None:
-            target = _upload(directory, options)
+        target = options.dry_run or _upload(directory, options)
     record = {"model": options.model, "repository": options.repository, "target": target, "files": files}
     return Report(record, [f"{target}: {', '.join(files)}"])
 

@@ -50,7 +50,11 @@ def run(options: argparse.Namespace) -> Report:
     check_files(options, options.model, options.data)
     find_models(options.model)
     problems = Problems(options.keep_going)
-    numbers, sentences, tags, frames = _read_tagged(options, problems)
+    read = list(_read_tagged(options.data, options.limit, problems))
+    if not read:
+        raise InputError(f"{options.data} has no sentence with part-of-speech tags")
+    numbers, sentences, tags, of_verbs = zip(*read, strict=True)
+    frames = None if None in of_verbs else of_verbs
     scorer = open_scorer(options.model, options)
     signal = scorer.choose_signal(options.signal)
     with progress("tracing", len(sentences)) as advance:
@@ -90,50 +94,34 @@ def _summaries(words: pd.DataFrame, groups: Mapping[str, np.ndarray], verbs: Seq
     }
 
 
-Tagged = tuple[list[int], list[Sequence[str]], list[Sequence[str]], "list[list[str | None]] | None"]
+Tagged = tuple[int, Sequence[str], Sequence[str], "list[str | None] | None"]
 
 
-def _read_tagged(options: argparse.Namespace, problems: Problems) -> Tagged:
-    """Read each sentence's number, words, tags and, with full trees, verb frames."""
-    source = options.data
-    numbers: list[int] = []
-    words: list[Sequence[str]] = []
-    tags: list[Sequence[str]] = []
+def _read_tagged(source: str, limit: int | None, problems: Problems) -> Iterator[Tagged]:
+    """Read each sentence's number, words, tags and, of a full tree, the frames of its verbs."""
     if source.partition(":")[0] in SOURCES and source != NLTK_TREEBANK:
-        for sentence in islice(open_corpus(source), options.limit):
+        for number, sentence in enumerate(islice(open_corpus(source), limit), start=1):
             if sentence.tags is None:
                 raise InputError(f"{source} has no part-of-speech tags")
-            words.append(sentence.words)
-            tags.append(sentence.tags)
-        return list(range(1, len(words) + 1)), words, tags, None
-    if format_of(source) == "conllu":
-        frames: list[list[str | None]] = []
-        for number, found, own, parts in islice(read_tagged_conllu(source, problems.on_error), options.limit):
-            if own is None:
-                problems.on_error(InputError(f"{source}, sentence {number}: a word has no universal tag (column 4)"))
+            yield number, sentence.words, sentence.tags, None
+    elif format_of(source) == "conllu":
+        for number, words, tags, parts in islice(read_tagged_conllu(source, problems.on_error), limit):
+            where = f"{source}, sentence {number}"
+            if tags is None:
+                problems.on_error(InputError(f"{where}: a word has no universal tag (column 4)"))
+            else:
+                has_heads = any(part.head.isdecimal() for part in parts)
+                yield number, words, tags, verb_frames_of(tags, parts, where) if has_heads else None
+    else:
+        trees = enumerate(read_every_tree(source, on_error=problems.on_error), start=1)
+        for number, tree in islice(trees, limit):
+            if tree is None:
                 continue
-            numbers.append(number)
-            words.append(found)
-            tags.append(own)
-            if any(part.head.isdecimal() for part in parts):
-                frames.append(verb_frames_of(own, parts, f"{source}, sentence {number}"))
-        if not words:
-            raise InputError(f"{source} has no sentence with part-of-speech tags")
-        return numbers, words, tags, frames if len(frames) == len(words) else None
-    trees = []
-    found_trees = enumerate(read_every_tree(source, on_error=problems.on_error), start=1)
-    for number, tree in islice(found_trees, options.limit):
-        if tree is None:
-            continue
-        if tree.word_tags is None:
-            problems.on_error(InputError(f"{tree.origin}: the tree has no part-of-speech tags"))
-            continue
-        tags.append([base_label(tag) for tag in tree.word_tags])  # NN-NK is a noun whose edge has a label
-        numbers.append(number)
-        trees.append(tree)
-    if not trees:
-        raise InputError(f"{source} has no tree with part-of-speech tags")
-    return numbers, [tree.words for tree in trees], tags, list(map(verb_frames, trees))
+            if tree.word_tags is None:
+                problems.on_error(InputError(f"{tree.origin}: the tree has no part-of-speech tags"))
+            else:
+                # NN-NK is a noun whose edge has a label.
+                yield number, tree.words, list(map(base_label, tree.word_tags)), verb_frames(tree)
 
 
 def _corpus_figure(values: Mapping[str, np.ndarray], result: dict[str, Any], verbs: Sequence[str]) -> Figure:

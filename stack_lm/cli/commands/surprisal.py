@@ -145,8 +145,7 @@ def _frame(records: Sequence[Record | None], options: argparse.Namespace) -> tup
     rows = [
         left_out if record is None else record.fields | {column: record.tokens or record.text} for record in records
     ]
-    frame = pd.DataFrame(rows).convert_dtypes()
-    return frame, column
+    return pd.DataFrame(rows).convert_dtypes(), column
 
 
 def _frequencies(options: argparse.Namespace) -> dict[str, int] | None:
@@ -207,7 +206,7 @@ def _print_notes(
     for model, table in tables.items():
         words = _words(table, end)
         note_strange_words(model, words["word"].tolist(), words["unknown"].to_numpy(), words["n_tokens"].to_numpy())
-        unknown = _words(table, end).groupby("sentence")["unknown"].all()
+        unknown = words.groupby("sentence")["unknown"].all()
         note_without_result(records, [number - 1 for number in unknown.index[unknown]], f"{model} knows")
         # So that each is noted once.
         records = [record if record is not None and record.text else None for record in records]

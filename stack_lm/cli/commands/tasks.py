@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import csv
 import statistics
-from collections.abc import Iterator
 from io import StringIO
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -113,9 +112,7 @@ def check_file(options: argparse.Namespace) -> Report:
     (file,) = files
     if type(task).example is Task.example:
         raise InputError(f"{task} cannot compute the targets of given strings")
-    lines = list(_read_lines(task, file))
-    if not lines:
-        raise InputError(f"{file} has no lines")
+    lines = _read_lines(task, file)
     wrong = [{"line": line.number, "problem": problem} for line in lines if (problem := _disagreement(task, line))]
     record = {"task": task.name, "file": file, "lines": len(lines), "agree": len(lines) - len(wrong)}
     shown = [f"{file}: {record['agree']:,} of {len(lines):,} lines agree with {task.name}"]
@@ -181,13 +178,10 @@ def _read_examples(task: Task, file: str) -> list[Example]:
     """The examples of a file whose outputs match the task's."""
     if isinstance(task, FileTask):
         return task.read_file(file)
-    lines = list(_read_lines(task, file))
+    lines = _read_lines(task, file)
     for line in lines:
-        problem = _disagreement(task, line)
-        if problem is not None:
+        if problem := _disagreement(task, line):
             raise InputError(f"{file}, line {line.number} does not agree with {task}: {problem}")
-    if not lines:
-        raise InputError(f"{file} has no lines")
     longest = task.window(max(len(line.string) for line in lines))
     return [task.fill(task.example(line.string), longest) for line in lines]
 
@@ -198,17 +192,20 @@ class _Line(NamedTuple):
     output: list[str]
 
 
-def _read_lines(task: Task, file: str) -> Iterator[_Line]:
-    """Read the lines of a file, with symbols spelled as in the task."""
-    text = read_text(file)
+def _read_lines(task: Task, file: str) -> list[_Line]:
+    """Read the lines of a file, at least one, with symbols spelled as in the task."""
+    text, lines = read_text(file), []
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     reader = csv.reader(StringIO(text, newline=""), strict=True)
     try:
         for row in reader:
             if reader.line_num > 1 or tuple(row) not in _HEADERS:
-                yield _read_line(task, row, reader.line_num)
+                lines.append(_read_line(task, row, reader.line_num))
     except (csv.Error, InputError) as error:
         raise InputError(f"{file}, line {reader.line_num}: {error}") from error
+    if not lines:
+        raise InputError(f"{file} has no lines")
+    return lines
 
 
 def _read_line(task: Task, row: list[str], number: int) -> _Line:
