@@ -17,19 +17,9 @@ Tokens = Annotated[int, Integer(1, 2**27)]  # a larger model would hang, and nev
 
 # Keyword arguments that transformers itself passes to a configuration, in addition to its fields.
 _TRANSFORMERS_KEYS = frozenset(
-    {
-        "model_type",
-        "num_labels",
-        "name_or_path",
-        "torch_dtype",
-        "output_attentions",
-        "attn_implementation",
-        "experts_implementation",
-        "per_layer_config",
-        "auto_map",
-        "quantization_config",
-    }
-) | frozenset(GenerationConfig._get_default_generation_params())
+    "model_type num_labels name_or_path torch_dtype output_attentions attn_implementation experts_implementation "
+    "per_layer_config auto_map quantization_config".split()
+).union(GenerationConfig._get_default_generation_params())
 
 
 # The default of a field that the memory, or another field, decides; Any, so that the field keeps its own type.

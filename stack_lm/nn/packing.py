@@ -63,20 +63,13 @@ def starts_of(borders: Any, shape: tuple[int, int], device: torch.device, name: 
     Raises:
         ValueError: for anything else.
     """
-    found = torch.as_tensor(borders)
-    if found.dim() != 1 or found.numel() < 2 or found.is_floating_point() or found.dtype == torch.bool:
-        given = f"{found.dtype} {list(found.shape)}"
-        raise ValueError(f"{name} must be integers [N + 1]: 0, and the end of each text; got {given}")
     if shape[0] != 1:
         raise ValueError(f"{name} is of one packed row; got a batch of {shape[0]}")
-    ends = found.tolist()
-    if ends[0] != 0 or ends[-1] != shape[1]:
-        raise ValueError(
-            f"{name} must begin with 0 and end with the row's length, {shape[1]}; got {ends[0]} and {ends[-1]}"
-        )
-    for one, other in pairwise(ends):
-        if other <= one:
-            raise ValueError(f"{name} must ascend, a token or more for each text; got {other} after {one}")
+    found = torch.as_tensor(borders)
+    ends = found.flatten().tolist()
+    ascend = all(one < other for one, other in pairwise(ends))
+    if found.is_floating_point() or found.dim() != 1 or ends[:1] != [0] or ends[-1] != shape[1] or not ascend:
+        raise ValueError(f"{name} must be ascending integers from 0 to the row's length, {shape[1]}; got {borders}")
     starts = torch.zeros(shape, dtype=torch.bool, device=device)
     starts[0, found[:-1].to(device)] = True
     return starts

@@ -272,15 +272,11 @@ class StackRNN(nn.Module):
             raise ValueError(f"hx must be of the parts {', '.join(names)}; got {len(parts)}")
         for part, own in zip(parts, first[0].controller, strict=False):
             shape = [len(first), *([] if unbatched else [batch_size]), own.shape[-1]]
-            found = list(part.shape) if isinstance(part, Tensor) else type(part).__name__
-            if found != shape:
-                raise ValueError(f"the tensors of hx must be {shape}; got {found}")
+            if list(part.shape) != shape:
+                raise ValueError(f"the tensors of hx must be {shape}; got {list(part.shape)}")
         memories = parts[n_torch] if len(parts) > n_torch else (None,) * len(first)
-        if not isinstance(memories, tuple | list) or len(memories) != len(first):
-            number = len(memories) if isinstance(memories, tuple | list) else type(memories).__name__
-            raise ValueError(
-                f"the memories of hx must be a tuple of {len(first)}, one for each layer and direction; got {number}"
-            )
+        if len(memories) != len(first):
+            raise ValueError(f"the memories of hx must be {len(first)}, one a layer and direction; got {len(memories)}")
         states = []
         for k, (empty, given) in enumerate(zip(first, memories, strict=True)):
             state = empty if given is None else given

@@ -149,11 +149,11 @@ def test_layers_take_cumulative_lengths(layer):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"cu_seqlens": [0, 3, 2, 5]}, "cu_seqlens must ascend, a token or more for each text; got 2 after 3"),
-        ({"cu_seqlens": [0, 3, 3, 5]}, "must ascend"),
-        ({"cu_seqlens": [0, 3, 4]}, "must begin with 0 and end with the row's length, 5; got 0 and 4"),
-        ({"cu_seqlens": [1, 5]}, "got 1 and 5"),
-        ({"cu_seq_lens_q": torch.tensor([0.0, 5.0])}, "cu_seq_lens_q must be integers"),
+        ({"cu_seqlens": [0, 3, 2, 5]}, "cu_seqlens must be ascending integers from 0 to the row's length, 5; got"),
+        ({"cu_seqlens": [0, 3, 3, 5]}, "must be ascending"),
+        ({"cu_seqlens": [0, 3, 4]}, "the row's length, 5; got"),
+        ({"cu_seqlens": [1, 5]}, "from 0 to"),
+        ({"cu_seq_lens_q": torch.tensor([0.0, 5.0])}, "cu_seq_lens_q must be ascending integers"),
         ({"cu_seq_lens_q": [0, 2, 5], "cu_seq_lens_k": [0, 3, 5]}, "mark different borders"),
         ({"cu_seqlens": [0, 2, 5], "position_ids": torch.tensor([[0, 1, 2, 0, 1]])}, "mark different borders"),
         ({"position_ids": torch.tensor([[0, 1, 3, 0, 1]])}, "rise by one and start again at 0; got 3 after 1 in row 0"),

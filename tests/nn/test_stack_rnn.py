@@ -246,7 +246,7 @@ def test_bad_states_are_refused():
     for state, message in (
         (h, "hx must be of the parts h, c, memories; got 1"),
         ((h, h[:, :2]), r"the tensors of hx must be \[1, 4, 7\]; got \[1, 2, 7\]"),
-        ((h, h, (*memories, None)), "the memories of hx must be a tuple of 1, one for each layer and direction; got 2"),
+        ((h, h, (*memories, None)), "the memories of hx must be 1, one a layer and direction; got 2"),
         ((h, h, superposed), "the state of this layer has a StackState; got a SuperpositionState"),
         ((h, h, of_others), "the same number of sequences; got"),
     ):
