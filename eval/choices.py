@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from stack_lm.core.errors import InputError
 from stack_lm.core.messages import check_name
+from stack_lm.core.trace import ContinuationModel
 
 from .significance import binomial_interval, stratified_interval
 
@@ -128,18 +129,6 @@ class ChoiceResult:
             | {"by": {name: {key: value.record() for key, value in group.items()} for name, group in by.items()}}
             | {"mean_over": {name: mean.record() for name in by if (mean := self.mean_over(name)) is not None}}
         )
-
-
-class ContinuationModel(Protocol):
-    """The methods of a model that choices need; see `stack_lm.core.trace.SentenceModel`."""
-
-    def continuation_logprobs(
-        self, prefixes: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]
-    ) -> list[np.ndarray]:
-        """Log-probabilities of candidate continuations of each prefix, in nats."""
-
-    def knows(self, text: str, *, begins: bool = False) -> bool:
-        """True if all words of a text, inside a sentence or at its beginning, are in the vocabulary."""
 
 
 def begun(words: Sequence[str]) -> list[tuple[str, bool]]:

@@ -99,11 +99,8 @@ class Trace:
         return {name: values for name, values in self.actions[self.layer].items() if values.ndim == number}
 
 
-class SentenceModel(Protocol):
-    """The interface of a language model for evaluation."""
-
-    def trace(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]] | None = None) -> list[Trace]:
-        """A trace of each sentence, given as words and, optionally, their part-of-speech tags."""
+class ContinuationModel(Protocol):
+    """The methods of a model that choices need."""
 
     def continuation_logprobs(
         self, prefixes: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]
@@ -112,6 +109,16 @@ class SentenceModel(Protocol):
 
         A prefix is a list of words, a candidate one or more words. NaN: the model gives none, as after an empty prefix.
         """
+
+    def knows(self, text: str, *, begins: bool = False) -> bool:
+        """True if all words of a text, inside a sentence or at its beginning, are in the vocabulary."""
+
+
+class SentenceModel(ContinuationModel, Protocol):
+    """The interface of a language model for evaluation."""
+
+    def trace(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]] | None = None) -> list[Trace]:
+        """A trace of each sentence, given as words and, optionally, their part-of-speech tags."""
 
     def sentence_logprobs(self, groups: Sequence[Sequence[Sequence[str]]]) -> list[np.ndarray]:
         """Log-probabilities of the sentences (words) of each group, [number of sentences], in nats.
@@ -122,6 +129,3 @@ class SentenceModel(Protocol):
     @property
     def predicts_first_word(self) -> bool:
         """True if the model gives a probability to the first word of a sentence."""
-
-    def knows(self, text: str, *, begins: bool = False) -> bool:
-        """True if all words of a text, inside a sentence or at its beginning, are in the vocabulary."""

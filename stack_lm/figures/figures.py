@@ -226,21 +226,22 @@ def plot_distributions(trace: Trace, title: str = "") -> Figure:
     Raises:
         InputError: without matplotlib, or if no strength is an expected value.
     """
-    names = [name for name in COLORS if _distribution(name) in trace.distributions]
-    if not names:
+    of_names = {name: trace.distributions.get(name.replace("_strength", "_distribution")) for name in COLORS}
+    found = {name: values for name, values in of_names.items() if values is not None}
+    if not found:
         raise InputError("no strength of the model is an expected value, so there are no distributions to plot")
     n = len(trace.words)
     rows = -(-n // _PER_ROW)
     columns = -(-n // rows)
     figure = new_figure(1.35 * columns + 0.6, 1.75 * rows + 0.5, title)
     panels = panel_grid(figure, n, columns, sharey=True)
-    short = {name: name.removesuffix("_strength") for name in names}
-    colors = {short[name]: COLORS[name] for name in names}
-    most = max(trace.distributions[_distribution(name)].shape[1] for name in names) - 1
+    short = {name: name.removesuffix("_strength") for name in found}
+    colors = {short[name]: COLORS[name] for name in found}
+    most = max(values.shape[1] for values in found.values()) - 1
     for place, axes in enumerate(panels):
-        draw_bars(axes, {short[name]: trace.distributions[_distribution(name)][place] for name in names}, colors)
+        draw_bars(axes, {short[name]: values[place] for name, values in found.items()}, colors)
         axes.set_title(drawable(trace.words[place]), fontsize=10)
-        axes.set_xlabel(", ".join(f"{trace.signals[name][place]:.2f}" for name in names), fontsize=8)
+        axes.set_xlabel(", ".join(f"{trace.signals[name][place]:.2f}" for name in found), fontsize=8)
         axes.set_xlim(-0.6, most + 0.6)
         axes.set_ylim(0, 1)
         axes.set_xticks(range(most + 1))
@@ -248,13 +249,9 @@ def plot_distributions(trace: Trace, title: str = "") -> Figure:
     for axes in panels[::columns]:
         axes.set_ylabel("probability", fontsize=9)
     shown = ", ".join(short.values())
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper right", ncols=len(names))
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper right", ncols=len(found))
     figure.supxlabel(f"elements; below, the expected values ({shown})", fontsize=9)
     return figure
-
-
-def _distribution(strength: str) -> str:
-    return strength.replace("_strength", "_distribution")
 
 
 @with_plain_text
