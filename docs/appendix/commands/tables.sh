@@ -115,10 +115,13 @@ for run in runs/pops-*; do stack-lm results $run; done
 # The same at full size, a minute or two per epoch of 10,000 strings
 
 full="grefenstette2015/full --seeds 1 training.learning_rate=1e-3 training.solved_patience=2 training.patience=60"
-stack-lm train task $full --rows '^SVO to SOV, Queue' output_dir=runs/full-paper
+stack-lm train task $full --rows '^(SVO to SOV|gender), Queue' output_dir=runs/full-paper
 stack-lm train task $full --rows '^(SVO to SOV|gender), Queue' model.pop_strength_init=0.05 output_dir=runs/full-rest
-stack-lm train task $full --rows '^reversal, DeQue' output_dir=runs/full-deque
+stack-lm train task $full --rows '^gender, Queue' model.pop_strength_init=0.05 training.learning_rate=5e-3 output_dir=runs/full-gender
+stack-lm train task $full --rows '^(copy, Stack|reversal, (Queue|DeQue))' output_dir=runs/full-others
+stack-lm train task $full --rows '^reversal, DeQue' --seeds 3 training.learning_rate=5e-3 output_dir=runs/full-deque
 stack-lm train task $full --rows '^copy, DeQue' --seeds 3 model.bottom_strength_init=0.05 output_dir=runs/full-bottom
+stack-lm train task $full --rows '^copy, DeQue' model.bottom_strength_init=0.05 model.pop_strength_init=0.05 output_dir=runs/full-both
 for task in svo_sov gender; do
     stack-lm train task grefenstette2015/lstm_2_layers_256 grefenstette2015/$task --seeds 1 training.learning_rate=1e-3 \
         training.epochs=100 output_dir=runs/full-lstm-$task
