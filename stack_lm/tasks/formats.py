@@ -70,17 +70,18 @@ class TransductionFormat(ABC):
 
 def padded(rows: Iterable[Sequence[Any]], value: int, side: str = "right") -> Tensor:
     """Rows of numbers as a tensor [N, T, ...], padded with a value at the "right" or the "left"; bool if it is bool."""
+    import numpy as np
     import torch
 
     rows = list(rows)
-    lengths = torch.tensor([len(row) for row in rows]).unsqueeze(1)
-    # All numbers at once: a tensor for each row would take ten times as long.
-    numbers = torch.tensor(list(chain.from_iterable(rows)), dtype=torch.bool if isinstance(value, bool) else torch.long)
+    lengths = np.array([len(row) for row in rows])[:, None]
+    # All numbers at once, and in numpy, whose arrays of Python's numbers take a third of the time of torch's.
+    numbers = np.array(list(chain.from_iterable(rows)), bool if isinstance(value, bool) else np.int64)
     longest = int(lengths.max())
-    tensor = numbers.new_full((len(rows), longest, *numbers.shape[1:]), value)
-    places = torch.arange(longest)
-    tensor[places < lengths if side == "right" else places >= longest - lengths] = numbers
-    return tensor
+    table = np.full((len(rows), longest, *numbers.shape[1:]), value, numbers.dtype)
+    places = np.arange(longest)
+    table[places < lengths if side == "right" else places >= longest - lengths] = numbers
+    return torch.from_numpy(table)
 
 
 def _inputs(rows: Sequence[Sequence[int]], side: str = "right", device: Any = "cpu") -> dict[str, Tensor]:
