@@ -67,6 +67,9 @@ class AnnotatedExample(Example):
         vars(made).update(annotations)
         return made
 
+    def _replace(self, **changes: Any) -> AnnotatedExample:
+        return self.of(super()._replace(**changes), **vars(self))
+
 
 @dataclass(frozen=True)
 class Split:

@@ -91,6 +91,8 @@ def test_an_edited_example_keeps_its_edits():
     assert example == Example((0, 1), (1,), (True,))
     for made in (copy.copy(example), copy.deepcopy(example), pickle.loads(pickle.dumps(example))):
         assert (made, made.edits) == (example, 3)
+    replaced = example._replace(target=(0,))
+    assert (replaced, replaced.edits) == (Example((0, 1), (0,), (True,)), 3)
 
 
 def test_stream():
