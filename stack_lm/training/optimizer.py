@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
 
 from ..core.errors import InputError
-from ..core.messages import did_you_mean, explaining
+from ..core.messages import check_name, did_you_mean, explaining
 from ..core.plugins import import_object
 from .base_config import BaseLoopConfig
 
@@ -34,8 +34,12 @@ def make_optimizer(
         InputError: if there is no such optimizer, or it does not take these settings or parameters.
     """
     kind, given = _optimizer_class(settings.optimizer), getattr(settings, "optimizer_settings", {})
-    more: dict[str, Any] = {}
-    if settings.weight_decay or "weight_decay" in signature(kind).parameters:
+    known, more = signature(kind).parameters, dict[str, Any]()
+    if "kwargs" not in known:
+        free = [name for name in known if name not in ("params", "lr", "weight_decay")]
+        for name in given:
+            check_name("training.optimizer_settings", name, free)
+    if settings.weight_decay or "weight_decay" in known:
         more["weight_decay"] = settings.weight_decay
     if kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD) and not {"foreach", "fused"} & {*given}:
         more["fused"] = device.type in ("cpu", "cuda")
