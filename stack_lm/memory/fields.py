@@ -287,7 +287,10 @@ class Weights(ActionField):
 
 
 def control_from_config(config: Any, control: str, start: str | None = None) -> Emission:
-    """The emission of a strength: "push" has the settings `push_control`, `max_push`, `push_strength_init`."""
+    """The emission of a strength: "push" has the settings `push_control`, `max_push` and `push_strength_init`.
+
+    The setting `start` replaces the last if it is not None.
+    """
     return make_control(
         getattr(config, f"{control}_control"),
         getattr(config, f"max_{control}"),

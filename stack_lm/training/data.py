@@ -166,7 +166,8 @@ def _cut_sentences(sentences: TokenArray, max_length: int, frame: Frame) -> list
     n, total = int(cut.sum()), len(sentences)
     if n == 0 or n < _SHARE_CUT * total:
         return []
-    what = f"{n:,} of {total:,} training sentences are cut off at data.max_length={max_length} tokens"
+    verb = "is" if n == 1 else "are"
+    what = f"{n:,} of {total:,} training sentences {verb} cut off at data.max_length={max_length} tokens"
     return [f"{what}; data.mode=continuous reads long texts to their ends"]
 
 
