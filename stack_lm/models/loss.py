@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ..kernels.cpu.cross_entropy import CompiledSoftmax
     from ..kernels.gpu.cross_entropy import TritonSoftmax
 
-# Each chunk reads the weights and adds to their gradient, [V, H] both: fewer rows than H, and that costs more than the
-# products; many more, and a chunk leaves the cache. `python benchmarks/loss.py` measures it.
+# Each chunk reads the weights and adds to their gradient, [V, H] both: fewer rows than 2 H, and that costs as much as a
+# product in bfloat16; many more, and a chunk leaves the cache. `python benchmarks/loss.py` measures it.
 MIN_CHUNK_ROWS = 256
 # The maximum size of a chunk's logits, in bytes of float32. A GPU needs much work at a time.
 CPU_CHUNK_BYTES = 64 * 2**20
@@ -59,7 +59,7 @@ def default_chunk_rows(hidden_size: int, vocab_size: int, device: torch.device) 
         rows = max(1, GPU_CHUNK_BYTES // (4 * _rounded_up(max(1, vocab_size))))
         return _whole_blocks(rows, GPU_MULTIPLE)
     row_bytes = 4 * max(1, vocab_size)
-    rows = max(1, min(max(MIN_CHUNK_ROWS, hidden_size), CPU_CHUNK_BYTES // row_bytes))
+    rows = max(1, min(max(MIN_CHUNK_ROWS, 2 * hidden_size), CPU_CHUNK_BYTES // row_bytes))
     return _whole_blocks(rows, BFLOAT16_BLOCK_ROWS)
 
 

@@ -290,7 +290,7 @@ def test_nothing_is_computed_that_nobody_asked_for():
 def test_chunks_are_bounded():
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert default_chunk_rows(100, 10_000, cpu) == 256
-    assert default_chunk_rows(650, 10_000, cpu) == 640
+    assert default_chunk_rows(650, 10_000, cpu) == 1296
     for device, limit in ((cpu, 64), (gpu, 512)):
         for classes in (10_000, 50_000, 250_000):
             assert default_chunk_rows(2048, classes, device) * classes * 4 <= limit * 2**20
