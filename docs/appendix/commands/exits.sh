@@ -15,6 +15,7 @@ stack-lm parse-f1 runs/few-s0 --data nltk:treebank --convention prpn
 stack-lm train lm merrill2019/brown_lstm --import examples/shortcut_control.py model.architectures=[ShortcutForCausalLM] \
     data.source=wiki.txt data.held_out=3000 training.max_steps=7840 seed=0 output_dir=runs/shortcut-s0
 # and seeds 1 and 2; on all of the text: model.shortcut_size=60 training.epochs=1 training.decay_steps=8415; the exit: merrill2019/brown_u1 model.reading_exit=output; scores: eval_word_perplexity, the last line of metrics.jsonl
+stack-lm agreement runs/shortcut-all-s0 --import examples/shortcut_control.py --data linzen_sentences --format linzen-gulordava
 # An exit with fixed strengths: model.push_control=1.0 model.push_strength_init=null model.pop_control=1.0 model.read_control=1.0
 
 stack-lm train lm merrill2019/brown_u1 data.source=wiki.txt data.held_out=3000 training.epochs=1 seed=0 \
