@@ -52,3 +52,16 @@ cell="controller: lstm, hidden_size: 100, memory: stack, memory_size: 16, push_c
 stack-lm train lm dusell2024/wikipedia_transformer $common model.position_encoding=rotary \
     "model.layers=[{$cell, push_strength_init: 0.5, detach: true}, attention, attention, attention, attention]" \
     'model.auxiliary_losses=[{layer: 0}]' output_dir=runs/under
+
+
+# --- Networks of 2026 as language models
+
+data="data.source=wiki.txt data.streaming=false data.held_out=3000 data.validation_limit=null training.eval_every=null training.threads=1"
+for network in lstm stack_rnn xlstm mamba2 gated_delta gated_delta_stack transformer transformer_stack deltastack; do
+  stack-lm train lm networks2026/text_$network $data output_dir=runs/$network    # the last line of metrics.jsonl; its tokens_per_second
+done
+stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 output_dir=runs/lstm-0.03    # and stack_rnn
+stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.016 training.max_steps=980 output_dir=runs/lstm-short   # and so on
+stack-lm parse-f1 runs/stack_rnn runs/transformer_stack runs/gated_delta_stack --data nltk:treebank --convention prpn
+stack-lm train lm merrill2019/brown_lstm data.source=wiki.txt data.held_out=3000 training.max_steps=7840 \
+    training.schedule=cosine training.warmup_steps=200 training.learning_rate=0.01 output_dir=runs/lstm-0.01    # and brown_u1
