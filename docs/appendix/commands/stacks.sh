@@ -64,4 +64,4 @@ stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 outpu
 stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.016 training.max_steps=980 output_dir=runs/lstm-short   # and so on
 stack-lm parse-f1 runs/stack_rnn runs/transformer_stack runs/gated_delta_stack --data nltk:treebank --convention prpn
 stack-lm train lm merrill2019/brown_lstm data.source=wiki.txt data.held_out=3000 training.max_steps=7840 \
-    training.schedule=cosine training.warmup_steps=200 training.learning_rate=0.01 output_dir=runs/lstm-0.01    # and brown_u1, brown_free
+    training.schedule=cosine training.warmup_steps=200 training.learning_rate=0.01 output_dir=runs/lstm-0.01    # and brown_u1, brown_free; exit and tanh units: exits.sh
