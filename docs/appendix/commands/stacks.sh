@@ -58,10 +58,13 @@ stack-lm train lm dusell2024/wikipedia_transformer $common model.position_encodi
 
 data="data.source=wiki.txt data.streaming=false data.held_out=3000 data.validation_limit=null training.eval_every=null training.threads=1"
 for network in lstm stack_rnn xlstm mamba2 gated_delta gated_delta_stack transformer transformer_stack deltastack; do
-  stack-lm train lm networks2026/text_$network $data output_dir=runs/$network    # the last line of metrics.jsonl; its tokens_per_second
+  stack-lm train lm networks2026/text_$network $data output_dir=runs/$network    # the last line of metrics.jsonl
 done
+# Tokens a second: medians of tokens_per_second, one network after another; the LSTM's own varied by a fifth.
+stack-lm train lm networks2026/text_lstm $data training.max_steps=100 training.log_every=10 output_dir=runs/lstm-speed      # and so on
 stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 output_dir=runs/lstm-0.03    # and stack_rnn
 stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.016 training.max_steps=980 output_dir=runs/lstm-short   # and so on
 stack-lm parse-f1 runs/stack_rnn runs/transformer_stack runs/gated_delta_stack --data nltk:treebank --convention prpn
 stack-lm train lm merrill2019/brown_lstm data.source=wiki.txt data.held_out=3000 training.max_steps=7840 \
-    training.schedule=cosine training.warmup_steps=200 training.learning_rate=0.01 output_dir=runs/lstm-0.01    # and brown_u1, brown_free; exit and tanh units: exits.sh
+    training.schedule=cosine training.warmup_steps=200 training.learning_rate=0.01 output_dir=runs/lstm-0.01    # and brown_u1, brown_free
+# the exit: brown_u1 model.reading_exit=output; tanh units: as in exits.sh, with model.shortcut_size=60
