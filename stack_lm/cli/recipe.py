@@ -13,6 +13,7 @@ from typing import Any
 from ..core.checks import build
 from ..core.config_files import merge, parse_overrides, preset_names, read_config
 from ..core.errors import InputError
+from ..training.freed_memory import keep_freed_memory
 from ..training.preemption import STOPPED_STATUS, Stopped, StopSignals
 from .options import option
 from .printing import PrintedTable
@@ -71,6 +72,7 @@ def run_recipe(
     config = build(config_class, values)
     config.check()
     config.find_data()  # before torch loads, which takes seconds
+    keep_freed_memory()
     try:
         with StopSignals(at_once=True):
             module, _, name = trainer.partition(".")

@@ -8,7 +8,7 @@ import pytest
 
 SCRIPT = """
 import resource
-from stack_lm.training.trials.workers import keep_freed_memory
+from stack_lm.training.freed_memory import keep_freed_memory
 import numpy
 
 def faults():

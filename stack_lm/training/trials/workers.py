@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import multiprocessing
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -17,6 +15,7 @@ from typing import Any
 from ...core.atomic import atomic_directory
 from ...core.errors import InputError
 from ..children import Workers, environment
+from ..freed_memory import keep_freed_memory
 from ..threads import using_threads
 from .config import TaskConfig
 from .unfinished import StateFile
@@ -26,8 +25,6 @@ _NO_START = (
     "a worker process could not start. A script that runs trials in several processes is imported by each of them: "
     'define its own tasks at its top level, and run the trials below `if __name__ == "__main__":`'
 )
-# From mallopt(3): the maximum number of mappings, and the free bytes at the heap's end that are returned.
-_M_MMAP_MAX, _M_TRIM_THRESHOLD = -4, -1
 _KILLED = "a worker process was killed, or ran out of memory; continue with --resume, perhaps with fewer --jobs"
 # Arguments: the number of a job, the fraction completed, and a description of its progress.
 Progress = Callable[[int, float, str], None]
@@ -127,15 +124,3 @@ def _one_thread() -> Iterator[None]:
     keep_freed_memory()
     with using_threads(1):
         yield
-
-
-def keep_freed_memory() -> None:
-    """Make the process keep freed memory, if it runs on glibc; elsewhere nothing changes.
-
-    By default glibc returns large blocks to the system, which clears fresh pages for the next update. For networks of
-    256 units and batches of 128 that is a third of the time. The process keeps the maximum that it ever held.
-    """
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if set_option is not None:
-        set_option(_M_MMAP_MAX, 0)
-        set_option(_M_TRIM_THRESHOLD, 2**31 - 1)
