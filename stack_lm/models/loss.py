@@ -31,8 +31,8 @@ MIN_CHUNK_ROWS = 256
 # The maximum size of a chunk's logits, in bytes of float32. A GPU needs much work at a time.
 CPU_CHUNK_BYTES = 64 * 2**20
 GPU_CHUNK_BYTES = 512 * 2**20
-# On a GPU the number of classes is rounded up to a multiple of this, and that of rows down.
-GPU_MULTIPLE = 64
+# Rows of logits begin at multiples of this, in half precision and on a GPU, where also their number is rounded down.
+MULTIPLE = 64
 # oneDNN, which multiplies bfloat16 on a CPU, keeps memory for each shape it has met, and the batches of a corpus have
 # hundreds of numbers of words. In whole blocks the products have few shapes.
 BFLOAT16_BLOCK_ROWS = 16
@@ -57,7 +57,7 @@ def default_chunk_rows(hidden_size: int, vocab_size: int, device: torch.device) 
     """Return the number of rows of logits that `linear_cross_entropy` holds at a time."""
     if device.type != "cpu":
         rows = max(1, GPU_CHUNK_BYTES // (4 * _rounded_up(max(1, vocab_size))))
-        return _whole_blocks(rows, GPU_MULTIPLE)
+        return _whole_blocks(rows, MULTIPLE)
     row_bytes = 4 * max(1, vocab_size)
     rows = max(1, min(max(MIN_CHUNK_ROWS, 2 * hidden_size), CPU_CHUNK_BYTES // row_bytes))
     return _whole_blocks(rows, BFLOAT16_BLOCK_ROWS)
@@ -69,7 +69,7 @@ def _whole_blocks(rows: int, block: int) -> int:
 
 
 def _rounded_up(classes: int) -> int:
-    return -(-classes // GPU_MULTIPLE) * GPU_MULTIPLE
+    return -(-classes // MULTIPLE) * MULTIPLE
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -94,10 +94,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
         needs_any = needs_hidden or needs_weight or needs_bias
         classes, in_triton = len(weight), runs_in_triton(hidden.device, dtype)
         # cuBLAS is slow if rows do not begin at whole 16 bytes, or sums have an odd length. So columns are added there,
-        # with weights of zero.
-        width = _rounded_up(classes) if in_triton else classes
+        # with weights of zero. oneDNN's products in bfloat16 take a quarter longer if they do not begin at whole cache
+        # lines; there the added columns are only space.
+        width = _rounded_up(classes) if in_triton or dtype == torch.bfloat16 else classes
         # One buffer for all chunks: fresh pages for each would cost as much as the softmax.
         buffer = hidden.new_empty(min(chunk_rows, len(hidden)), width, dtype=dtype)
+        if not in_triton:
+            buffer, width = buffer[:, :classes], classes
         softmax: CompiledSoftmax | TritonSoftmax
         if in_triton:
             from ..kernels.gpu.cross_entropy import TritonSoftmax

@@ -28,14 +28,15 @@ class Runs:
         """Losses, the logits' gradient and that of the bias."""
         logits, labels = logits.to(self.device), labels.to(self.device)
         bias = None if bias is None else bias.to(self.device)
+        classes, whole = logits.shape[1], F.pad(logits, (0, 5), value=7.0)  # columns of no class
         if self.kind is CompiledSoftmax:
-            softmax, classes = CompiledSoftmax(logits, bias, with_gradient), logits.shape[1]
+            logits = whole[:, :classes]
+            softmax = CompiledSoftmax(logits, bias, with_gradient)
         else:
-            classes, logits = logits.shape[1], F.pad(logits, (0, 5), value=7.0)  # columns of no class
-            softmax = self.kind(logits, bias, classes, with_gradient)
+            logits, softmax = whole, self.kind(whole, bias, classes, with_gradient)
         losses, gradient = softmax(logits, labels, labels >= 0 if counted is None else counted.to(self.device))
         assert gradient is logits
-        assert not with_gradient or (gradient[:, classes:] == 0).all()
+        assert not with_gradient or (whole[:, classes:] == (7 if self.kind is CompiledSoftmax else 0)).all()
         return losses.cpu(), gradient[:, :classes].cpu(), softmax.grad_bias().cpu()
 
 

@@ -19,7 +19,7 @@ class CompiledSoftmax:
     """Cross-entropy of logits and a bias, a chunk of rows at a time; the gradient overwrites the logits.
 
     Args:
-        buffer: [N, V], of one of `DTYPES`, the largest of the chunks to come.
+        buffer: [N, V], of one of `DTYPES`, the largest of the chunks to come. There may be space between rows.
         bias: [V], or None.
         with_gradient: whether to compute it. Without, the logits stay as they are.
     """
@@ -43,7 +43,9 @@ class CompiledSoftmax:
         """
         rows = int(counted.sum())
         losses = logits.new_zeros(len(logits), dtype=self.dtype)
-        stored = (logits.view(torch.uint16) if logits.dtype == torch.bfloat16 else logits).numpy()
+        # With the space between rows, so that compiled code knows that they are contiguous.
+        whole = logits.as_strided((len(logits), logits.stride(0)), logits.stride())
+        stored = (whole.view(torch.uint16) if whole.dtype == torch.bfloat16 else whole).numpy()
         label_of, loss_of, bias = labels.contiguous().numpy(), losses.numpy(), self.bias.contiguous().numpy()
         numbers, sums = self.numbers.numpy(), self.sums.numpy()
         bounds = np.linspace(0, rows, self.threads + 1).astype(int)

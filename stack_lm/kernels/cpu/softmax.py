@@ -109,7 +109,7 @@ def _stored(number: Any, row: np.ndarray) -> Any:
 def _add_bias(row: np.ndarray, bias: np.ndarray, numbers: np.ndarray) -> Any:
     """Set numbers to row + bias; returns the maximum."""
     largest = _order(_load(row[0]) + bias[0])
-    for j in range(row.shape[0]):
+    for j in range(bias.shape[0]):
         number = _load(row[j]) + bias[j]
         numbers[j] = number
         order = _order(number)
@@ -131,7 +131,7 @@ def _exponentials(numbers: np.ndarray, largest: float) -> Any:
 @compiled
 def _scale(numbers: np.ndarray, factor: Any, row: np.ndarray, column_sums: np.ndarray) -> None:
     """Set row to numbers * factor, and add that to the sums."""
-    for j in range(row.shape[0]):
+    for j in range(numbers.shape[0]):
         number = numbers[j] * factor
         column_sums[j] += number
         row[j] = _stored(number, row)
@@ -150,7 +150,7 @@ def cross_entropy_rows(
     """Compute the loss of each row, and overwrite its logits with the gradient: softmax minus the one-hot label.
 
     Args:
-        logits: [N, V], before the bias.
+        logits: [N, V], before the bias; columns after V are left alone.
         bias: [V].
         labels: [N], in [0, V).
         with_gradient: whether to compute it. Without, the logits stay as they are.
