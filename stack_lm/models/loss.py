@@ -36,6 +36,8 @@ MULTIPLE = 64
 # oneDNN, which multiplies bfloat16 on a CPU, keeps memory for each shape it has met, and the batches of a corpus have
 # hundreds of numbers of words. In whole blocks the products have few shapes.
 BFLOAT16_BLOCK_ROWS = 16
+# For the same reason a large sample of classes grows until all of them are a multiple of this.
+SAMPLED_BLOCK = 256
 
 LOSS_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -299,7 +301,8 @@ def sampled_cross_entropy(
         bias: [V], or None.
         labels: [N].
         ignore_index: rows with this label do not count.
-        samples: number of classes to draw from those that are not labels of the batch.
+        samples: number of classes to draw from those that are not labels of the batch. From 256 on, up to 255 more are
+            drawn, so that products have few sizes: on a CPU each new one costs as much as a product.
         **options: the options of `linear_cross_entropy`.
 
     Raises:
@@ -311,6 +314,8 @@ def sampled_cross_entropy(
     counted = labels != ignore_index
     present, positions = labels[counted].unique(return_inverse=True)
     others = len(weight) - len(present)
+    if samples >= SAMPLED_BLOCK:
+        samples += -(len(present) + samples) % SAMPLED_BLOCK
     if samples >= others:
         return linear_cross_entropy(hidden, weight, bias, labels, ignore_index=ignore_index, **options)
     _check_classes(present, len(weight), ignore_index)

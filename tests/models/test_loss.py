@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from stack_lm.models import loss
 from stack_lm.models.loss import (
     default_chunk_rows,
     linear_cross_entropy,
@@ -348,6 +349,21 @@ def test_the_denominator_of_a_sampled_softmax_is_unbiased():
     expected = linear_cross_entropy(hidden, weight, bias, labels).exp()
     assert abs(ratios.mean() - expected) < 4 * ratios.std() / 2000**0.5
     assert ratios.std() > 0.1 * expected
+
+
+@pytest.mark.parametrize(("samples", "drawn"), [(3, 3), (8, 11), (13, 19)])
+def test_large_samples_grow_to_whole_blocks(monkeypatch, samples, drawn):
+    monkeypatch.setattr(loss, "SAMPLED_BLOCK", 8)
+    classes = []
+
+    def recording(hidden, weight, *arguments, **options):
+        classes.append(len(weight))
+        return linear_cross_entropy(hidden, weight, *arguments, **options)
+
+    monkeypatch.setattr(loss, "linear_cross_entropy", recording)
+    hidden, weight, bias, _ = make_inputs(6, 3, 50)
+    sampled_cross_entropy(hidden, weight, bias, torch.tensor([7, 8, 8, 9, 10, 11]), samples)
+    assert classes == [5 + drawn]
 
 
 def test_a_sampled_softmax_never_holds_all_logits():
