@@ -97,11 +97,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
         classes, in_triton = len(weight), runs_in_triton(hidden.device, dtype)
         # cuBLAS is slow if rows do not begin at whole 16 bytes, or sums have an odd length. So columns are added there,
         # with weights of zero. oneDNN's products in bfloat16 take a quarter longer if they do not begin at whole cache
-        # lines; there the added columns are only space.
+        # lines; there the added columns are only space, which it reads, times zero: so it must be finite.
         width = _rounded_up(classes) if in_triton or dtype == torch.bfloat16 else classes
         # One buffer for all chunks: fresh pages for each would cost as much as the softmax.
         buffer = hidden.new_empty(min(chunk_rows, len(hidden)), width, dtype=dtype)
         if not in_triton:
+            buffer[:, classes:] = 0
             buffer, width = buffer[:, :classes], classes
         softmax: CompiledSoftmax | TritonSoftmax
         if in_triton:
