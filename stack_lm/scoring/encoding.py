@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..core.errors import InputError
 from ..core.trace import StackRun
+from ..text.escapes import ESCAPES
 from ..text.tokenization import RareWordTags, TreebankForms, added_tokens, sentence_frame, word_splitter_of
 from .punctuation import Punctuation, is_punctuation, split_points
 
@@ -140,8 +141,8 @@ class SentenceEncoder:
             word_of[inside] = core_of[inside] = text_word_of
             if len(parts) > len(words):
                 bare = np.array([is_punctuation(part) for part in parts])[part_of]
-                wholly = np.array([is_punctuation(word) for word in read])[text_word_of]
-                core_of[inside][bare & ~wholly] = -1
+                of_others = np.isin(text_word_of, np.array(text_word_of)[~bare])  # a word of nothing else keeps it
+                core_of[inside][bare & of_others] = -1
             missing = sorted(set(range(len(words))) - set(word_of.tolist()))
             if missing:
                 text, word = " ".join(read), words[missing[0]]
@@ -163,11 +164,11 @@ def _split(
 ) -> tuple[list[str], np.ndarray]:
     """The words and the punctuation split off them, and the one of these to which each token belongs.
 
-    A word that the tokenizer reads in another form than it was given has no parts.
+    A word that the tokenizer reads in another form than it was given has no parts, and neither has -LRB-.
     """
     parts, points = [], []
     for word, own, word_points in zip(words, given, split_points(words, offsets), strict=True):
-        if word != own:
+        if word != own or own.upper() in ESCAPES:
             word_points = word_points[:1]
         stops = [point - word_points[0] for point in word_points[1:]]
         parts += [own[start:stop] for start, stop in zip([0, *stops], [*stops, len(own)], strict=True)]

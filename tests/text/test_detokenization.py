@@ -97,3 +97,13 @@ def test_a_continuation_by_itself_has_the_tokens_that_it_has_in_its_text():
 def test_words_alone_cannot_be_detokenised():
     with pytest.raises(ValueError, match="tokenizer.detokenize needs tokenizer.kind bpe or unigram; got word"):
         TokenizerConfig(detokenize=True).check()
+
+
+@pytest.mark.parametrize("punctuation", ["attach", "split"])
+@pytest.mark.parametrize("words", ["the dogs -LRB- the cats -RRB- .", "U.S. -LCB- a -RCB- run .", "-rrb-"])
+def test_an_escaped_bracket_is_a_word_whatever_touches_it(words, punctuation):
+    """Its token stands for "-" alone, which is punctuation, as the normalizers of tokenizers count."""
+    (encoded,) = ENCODER.encode([words.split()], None, punctuation=punctuation)
+    escapes = [i for i, word in enumerate(encoded.words) if "b-" in word.lower()]
+    assert len(escapes) == words.lower().count("b-")
+    assert set(escapes) <= set(encoded.core_of.tolist())
