@@ -148,6 +148,93 @@ for model in models/wikipedia-{base,lstm,trees} $nine runs/free-exit-s0 runs/tra
 done > blimp.jsonl
 
 
+# A vocabulary of ordinary text, for wikipedia-base trained further
+python - <<END
+from stack_lm.text.tokenization.subwords import train_subword_tokenizer
+
+lines = ((line.split(), None) for line in open("wiki.txt") if line.strip())
+train_subword_tokenizer(lines, 16000, detokenize=True).save_pretrained("runs/ordinary")
+END
+cat > transplant.py <<'END'
+# transplant.py MODEL TOKENIZER OUTPUT: the model with another vocabulary
+import sys
+
+import stack_lm
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1])
+old, new = (AutoTokenizer.from_pretrained(path) for path in sys.argv[1:3])
+known, clitics = old.get_vocab(), {"n't", "'s", "'re", "'ve", "'ll", "'d", "'m", "not"}
+
+def rows(token):    # of the old embedding, whose mean begins the new one's
+    text = new.backend_tokenizer.decoder.decode([token])
+    lower = "Ġ" + token[1:].lower()
+    if token.startswith("Ġ"):
+        if token in known or (token[1:].istitle() and lower in known):
+            return [known.get(token, known.get(lower))]
+    elif "Ġ" + token in known and (token in clitics or not any(map(str.isalnum, text))):    # no space before them now
+        return [known["Ġ" + token]]
+    return [known[token]] if token in known else old(text.strip() or text, add_special_tokens=False).input_ids or [known["Ġ"]]
+
+tokens = sorted(new.get_vocab(), key=new.get_vocab().get)
+taken = [rows(token) for token in tokens]
+for weight in {id(p): p for name, p in model.named_parameters() if p.shape[:1] == (len(known),)}.values():
+    weight.data = torch.stack([weight.data[each].mean(0) for each in taken])
+model.config.vocab_size = len(tokens)
+model.save_pretrained(sys.argv[3])
+new.save_pretrained(sys.argv[3])
+END
+python transplant.py models/wikipedia-base runs/ordinary runs/start
+for seed in 0 1; do
+  run="deep/wikipedia_base_384 $data training.initial_model=runs/start tokenizer.pretrained=runs/start training.epochs=1
+      training.batch_size=64 model.dropout=0 model.attn_implementation=eager training.schedule=constant training.learning_rate=5e-4
+      training.warmup_steps=100 training.max_steps=7600 training.decay_steps=5200 training.save_every=400 training.threads=1
+      seed=$seed output_dir=runs/ordinary-s$seed"
+  stack-lm train lm $run training.softmax_samples=2000    # stopped after 6,200 updates
+  stack-lm train lm $run --resume
+done
+python - <<END    # the mean of the weights
+import shutil
+
+from safetensors.torch import load_file, save_file
+
+shutil.copytree("runs/ordinary-s0", "runs/ordinary-mean")
+one, other = (load_file(f"runs/ordinary-s{seed}/model.safetensors") for seed in (0, 1))
+mean = {name: (weight + other[name]) / 2 for name, weight in one.items()}
+save_file(mean, "runs/ordinary-mean/model.safetensors", metadata={"format": "pt"})
+END
+stack-lm perplexity runs/ordinary-{s0,s1,mean} models/wikipedia-base --data wiki.txt --held-out 3000
+stack-lm minimal-pairs runs/ordinary-{s0,s1,mean} --data blimp-sample --format blimp    # agreement, parse-f1 as above
+python benchmarks/reading_times.py stories/ runs/ordinary-mean models/wikipedia-base
+python - <<'END'    # ordinary text, as transformers' tokenizers read it
+import re
+
+import stack_lm
+import torch
+from stack_lm.text.corpora import hold_out
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+def typographic(text):
+    text = re.sub(r'(^|[\s(\[—])"', r"\1“", text).replace('"', "”")
+    return re.sub(r"(^|[\s(\[—“])'", r"\1‘", text).replace("'", "’").replace("...", "…")
+
+own = AutoTokenizer.from_pretrained("runs/ordinary-s0")
+held = hold_out([line.strip() for line in open("wiki.txt") if line.strip()], 3000, 0)[1][:800]
+plain = [own.decode(own(text).input_ids, skip_special_tokens=True).strip() for text in held]
+for path in ("runs/ordinary-s0", "models/wikipedia-base"):
+    tokenizer, model = AutoTokenizer.from_pretrained(path), AutoModelForCausalLM.from_pretrained(path).eval()
+    for texts in (plain, [typographic(text) for text in plain], held):
+        bits = 0.0
+        for text in texts:
+            ids = torch.tensor([[1] + [i for i in tokenizer(text).input_ids if i != 1]])
+            with torch.no_grad():
+                logprobs = model(ids).logits[0, :-1].log_softmax(-1)
+            bits -= float(logprobs.gather(1, ids[0, 1:, None]).sum()) / 0.6931471805599453
+        print(path, bits / sum(map(len, plain)))
+END
+
+
 # --- A baseline of the base model
 
 cat > wide.yaml <<'END'
