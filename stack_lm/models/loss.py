@@ -31,8 +31,8 @@ MIN_CHUNK_ROWS = 256
 # The maximum size of a chunk's logits, in bytes of float32. A GPU needs much work at a time.
 CPU_CHUNK_BYTES = 64 * 2**20
 GPU_CHUNK_BYTES = 512 * 2**20
-# Rows of logits begin at multiples of this, in half precision and on a GPU, where also their number is rounded down.
-MULTIPLE = 64
+# Rows of logits begin at multiples of this, in bfloat16 and on a GPU, where also their number is rounded down to one.
+ROW_MULTIPLE = 64
 # oneDNN, which multiplies bfloat16 on a CPU, keeps memory for each shape it has met, and the batches of a corpus have
 # hundreds of numbers of words. In whole blocks the products have few shapes.
 BFLOAT16_BLOCK_ROWS = 16
@@ -59,7 +59,7 @@ def default_chunk_rows(hidden_size: int, vocab_size: int, device: torch.device) 
     """Return the number of rows of logits that `linear_cross_entropy` holds at a time."""
     if device.type != "cpu":
         rows = max(1, GPU_CHUNK_BYTES // (4 * _rounded_up(max(1, vocab_size))))
-        return _whole_blocks(rows, MULTIPLE)
+        return _whole_blocks(rows, ROW_MULTIPLE)
     row_bytes = 4 * max(1, vocab_size)
     rows = max(1, min(max(MIN_CHUNK_ROWS, 2 * hidden_size), CPU_CHUNK_BYTES // row_bytes))
     return _whole_blocks(rows, BFLOAT16_BLOCK_ROWS)
@@ -70,8 +70,8 @@ def _whole_blocks(rows: int, block: int) -> int:
     return rows if rows < block else rows - rows % block
 
 
-def _rounded_up(classes: int) -> int:
-    return -(-classes // MULTIPLE) * MULTIPLE
+def _rounded_up(classes: int, multiple: int = ROW_MULTIPLE) -> int:
+    return -(-classes // multiple) * multiple
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -98,12 +98,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
         # cuBLAS is slow if rows do not begin at whole 16 bytes, or sums have an odd length. So columns are added there,
         # with weights of zero. oneDNN's products in bfloat16 take a quarter longer if they do not begin at whole cache
         # lines; there the added columns are only space, which it reads, times zero: so it must be finite.
-        width = _rounded_up(classes) if in_triton or dtype == torch.bfloat16 else classes
+        columns = _rounded_up(classes) if in_triton or dtype == torch.bfloat16 else classes
         # One buffer for all chunks: fresh pages for each would cost as much as the softmax.
-        buffer = hidden.new_empty(min(chunk_rows, len(hidden)), width, dtype=dtype)
+        buffer = hidden.new_empty(min(chunk_rows, len(hidden)), columns, dtype=dtype)
         if not in_triton:
             buffer[:, classes:] = 0
-            buffer, width = buffer[:, :classes], classes
+            buffer = buffer[:, :classes]
         softmax: CompiledSoftmax | TritonSoftmax
         if in_triton:
             from ..kernels.gpu.cross_entropy import TritonSoftmax
@@ -113,7 +113,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             from ..kernels.cpu.cross_entropy import CompiledSoftmax
 
             softmax = CompiledSoftmax(buffer, bias, needs_any)
-        matrix = weight.to(dtype) if width == classes else F.pad(weight.to(dtype), (0, 0, 0, width - classes))
+        added = buffer.shape[1] - classes
+        matrix = F.pad(weight.to(dtype), (0, 0, 0, added)) if added else weight.to(dtype)
         total = hidden.new_zeros((), dtype=_precise(dtype))
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
         grad_weight: Tensor | None = None
@@ -316,7 +317,7 @@ def sampled_cross_entropy(
     present, positions = labels[counted].unique(return_inverse=True)
     others = len(weight) - len(present)
     if samples >= SAMPLED_BLOCK:
-        samples += -(len(present) + samples) % SAMPLED_BLOCK
+        samples = _rounded_up(len(present) + samples, SAMPLED_BLOCK) - len(present)
     if samples >= others:
         return linear_cross_entropy(hidden, weight, bias, labels, ignore_index=ignore_index, **options)
     _check_classes(present, len(weight), ignore_index)

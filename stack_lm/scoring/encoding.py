@@ -141,7 +141,7 @@ class SentenceEncoder:
             word_of[inside] = core_of[inside] = text_word_of
             if len(parts) > len(words):
                 bare = np.array([is_punctuation(part) for part in parts])[part_of]
-                of_others = np.isin(text_word_of, np.array(text_word_of)[~bare])  # a word of nothing else keeps it
+                of_others = np.isin(text_word_of, text_word_of[~bare])  # a word of nothing else keeps it
                 core_of[inside][bare & of_others] = -1
             missing = sorted(set(range(len(words))) - set(word_of.tolist()))
             if missing:
