@@ -13,7 +13,7 @@ def keep_freed_memory() -> None:
     """Make the process keep freed memory, if it runs on glibc; elsewhere nothing changes.
 
     By default glibc returns large blocks to the system, which clears fresh pages for the next update. For networks of
-    256 units and batches of 128 that is a third of the time, for a transformer of 384 and batches of 64 a tenth. The
+    256 units and batches of 128 that is a third of the time, for a transformer of 384 and batches of 64 5 to 8%. The
     process keeps the maximum that it ever held.
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None

@@ -208,6 +208,7 @@ stack-lm perplexity runs/ordinary-{s0,s1,mean} models/wikipedia-base --data wiki
 stack-lm minimal-pairs runs/ordinary-{s0,s1,mean} --data blimp-sample --format blimp    # agreement, parse-f1 as above
 python benchmarks/reading_times.py stories/ runs/ordinary-mean models/wikipedia-base
 python - <<'END'    # ordinary text, as transformers' tokenizers read it
+import math
 import re
 
 import stack_lm
@@ -230,7 +231,7 @@ for path in ("runs/ordinary-s0", "models/wikipedia-base"):
             ids = torch.tensor([[1] + [i for i in tokenizer(text).input_ids if i != 1]])
             with torch.no_grad():
                 logprobs = model(ids).logits[0, :-1].log_softmax(-1)
-            bits -= float(logprobs.gather(1, ids[0, 1:, None]).sum()) / 0.6931471805599453
+            bits -= float(logprobs.gather(1, ids[0, 1:, None]).sum()) / math.log(2)
         print(path, bits / sum(map(len, plain)))
 END
 
