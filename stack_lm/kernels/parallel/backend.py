@@ -77,10 +77,11 @@ def over_time(
 
 
 def _sequence(kind: Kind, mask: Tensor | None, values: Tensor, strengths: Tensor, given: Amounts) -> Sequence:
-    amounts = given.map(on_grid)
+    rounded = on_grid(torch.stack([part for part in given if part is not None]))  # at once: few launches
     if mask is not None:
-        amounts = amounts.map(lambda part: part.masked_fill(~mask, 0))
-    return Sequence(kind, values, on_grid(strengths), amounts, mask)
+        rounded = rounded.masked_fill(~mask, 0)
+    parts = iter(rounded)
+    return Sequence(kind, values, on_grid(strengths), given.map(lambda _: next(parts)), mask)
 
 
 class _Scan(torch.autograd.Function):

@@ -50,10 +50,12 @@ class Nodes:
         self.grads.scatter_add_(1, node.flatten(1), grad.flatten(1))
 
     def sum_up(self) -> None:
-        """Add to each node's gradient those of all that come from it, in twice as long steps each time."""
+        """Add to each node's gradient those of all that come from it, in twice as long steps each time.
+
+        That of the constant has no meaning then: it comes from itself.
+        """
         for _ in range(self.constant.bit_length()):
             self.grads = self.grads.scatter_add(1, self.parents, self.grads)
-            self.grads[:, -1] = 0
             self.parents = self.parents.gather(1, self.parents)
 
 
@@ -118,15 +120,18 @@ def _find_parents(nodes: Nodes, block: Block, ties: list[Tensor]) -> list[Tensor
     steps, start = block.steps, block.start
     a, b = block.heights.a, block.heights.b
     t = torch.arange(start, start + a.shape[1], device=a.device)
-    of_hi = (steps + t - 1).expand_as(a).clone()
-    of_lo = (3 * steps + t - 1).expand_as(a).clone()
-    if start == 0:
-        has_elements = nodes.constant > 4 * steps
-        of_hi[:, 0], of_lo[:, 0] = nodes.constant - has_elements, nodes.constant
     everything = a <= b
     held = torch.zeros_like(everything) if block.active is None else ~block.active
     inside = []
-    for name, behind, between in zip("ab", (of_hi, of_lo), ties, strict=True):
+    # Without pops at the bottom no height comes from there.
+    for name, works, first, between in zip("ab", (True, block.kind.bottom), (steps, 3 * steps), ties, strict=True):
+        if not works:
+            inside.append(torch.zeros_like(everything))
+            continue
+        behind = (first + t - 1).expand_as(a).clone()
+        if start == 0:
+            has_elements = nodes.constant > 4 * steps
+            behind[:, 0] = nodes.constant - (has_elements and name == "a")
         tie = (between >= 0) & ~held
         parent = torch.where(tie, between, behind).masked_fill(everything & ~held, nodes.constant)
         nodes.named(name, nodes.parents)[:, start : start + a.shape[1]] = parent

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from .intervals import Amounts, Block, Elements, Heights, Kind, first_elements, touched, walk, weights
 
-# Steps of a block. A GPU waits for launches, as many in each block, so it takes up to _MOST; without tiles, if the work
-# fits, which grows with the square.
-_STEPS, _MOST, _WORK = 64, 1024, 2**23
+# Steps of a block. A GPU waits for launches, as many in each block, so it takes _IN_TILES; without tiles, as many as
+# fit, up to _MOST: the work grows with the square.
+_STEPS, _MOST, _WORK, _IN_TILES = 64, 1024, 2**23, 2048
 _LARGEST = 256  # element of which a tile fits a GPU's registers
 
 
@@ -44,7 +44,7 @@ class Sequence(NamedTuple):
         """The first step of each block."""
         steps = _STEPS
         if self.in_tiles:
-            return range(0, self.steps, _MOST)
+            return range(0, self.steps, _IN_TILES)
         while self.values.device.type != "cpu" and steps < _MOST and len(self.values) * (2 * steps) ** 2 <= _WORK:
             steps *= 2
         return range(0, self.steps, steps)

@@ -34,7 +34,7 @@ def device(request, monkeypatch):
     if INTERPRETED:
         monkeypatch.setenv("TRITON_INTERPRET", "1")
         monkeypatch.setattr(tiles, "SIDE", 4)
-        monkeypatch.setattr(scan, "_MOST", 6)
+        monkeypatch.setattr(scan, "_IN_TILES", 6)
     return torch.device(request.param)
 
 
@@ -58,7 +58,7 @@ def test_they_equal_the_blocks_without(device, memory, numbers, masked):
     """In readings, states and all gradients: at ties, padding and dead elements, over several tiles and blocks."""
     generator = torch.Generator().manual_seed(0)
     draw = lambda shape: 2 * torch.rand(shape, generator=generator, dtype=torch.float64)  # noqa: E731
-    length, first = (9, 5) if INTERPRETED else (1_500, 70)
+    length, first = (9, 5) if INTERPRETED else (2_500, 70)
     state, actions = random_case(memory, 2, length, first, numbers or draw, generator, device=device)
     mask = torch.rand(2, length, generator=generator).to(device) > 0.3 if masked else None
     expected = without_tiles(memory, state, actions, mask)
