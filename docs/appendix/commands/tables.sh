@@ -197,8 +197,8 @@ done
 # --- Networks of 2026
 
 four=', (LSTM|LSTM . stack|transformer|transformer . stack)$'
-stack-lm train task networks2026/formal --rows "$four"
-stack-lm train task networks2026/formal --resume --rows '^(reverse string|stack manipulation), (DeltaStack|gated delta rule . stack)$'
+stack-lm train task networks2026/formal
+stack-lm train task networks2026/languages
 stack-lm plot results runs/networks2026-formal --output docs/figures/networks2026.png \
     --rows "^S3$four|^(reverse string|stack manipulation), (LSTM|LSTM . stack|gated delta rule . stack|transformer|transformer . stack|DeltaStack)\$"
 
