@@ -115,23 +115,22 @@ def _find_parents(nodes: Nodes, block: Block, ties: list[Tensor]) -> list[Tensor
         ties: see `_find_ties`.
 
     Returns:
-        Whether a pop ends inside an element, at the top and at the bottom [B, C].
+        Whether a pop ends inside an element [B, C]: at the top and, where the memory pops there, at the bottom.
     """
     steps, start = block.steps, block.start
     a, b = block.heights.a, block.heights.b
     t = torch.arange(start, start + a.shape[1], device=a.device)
+    has_elements = nodes.constant > 4 * steps
+    ends = [("a", steps, nodes.constant - has_elements, ties[0])]
+    if block.kind.bottom:
+        ends.append(("b", 3 * steps, nodes.constant, ties[1]))
     everything = a <= b
     held = torch.zeros_like(everything) if block.active is None else ~block.active
     inside = []
-    # Without pops at the bottom no height comes from there.
-    for name, works, first, between in zip("ab", (True, block.kind.bottom), (steps, 3 * steps), ties, strict=True):
-        if not works:
-            inside.append(torch.zeros_like(everything))
-            continue
+    for name, first, before, between in ends:
         behind = (first + t - 1).expand_as(a).clone()
         if start == 0:
-            has_elements = nodes.constant > 4 * steps
-            behind[:, 0] = nodes.constant - (has_elements and name == "a")
+            behind[:, 0] = before
         tie = (between >= 0) & ~held
         parent = torch.where(tie, between, behind).masked_fill(everything & ~held, nodes.constant)
         nodes.named(name, nodes.parents)[:, start : start + a.shape[1]] = parent
@@ -242,7 +241,7 @@ def _of_strengths(
         None if amount is None else sign * nodes.named(name).masked_fill(~ends, 0)
         for amount, sign, name, ends in (
             (amounts.pop_top, -1, "a", inside[0]),
-            (amounts.pop_bottom, 1, "b", inside[1]),
+            (amounts.pop_bottom, 1, "b", inside[-1]),
         )
     ]
     found = iter(reads)

@@ -136,23 +136,21 @@ def walk(content: Tensor, amounts: Amounts) -> Heights:
     """The heights of a block that begins with `content` [B] in the memory, from height 0."""
     content, none = content.unsqueeze(1), torch.zeros_like(amounts.push_top)
     push = amounts.push_top if amounts.push_bottom is None else amounts.push_top + amounts.push_bottom
-    reached = content + push.cumsum(1)
-    most, unpopped = reached[:, -1:], reached - push
+    full = content + push.cumsum(1)  # what there is after each step if nothing is popped
     pop_top, pop_bottom = (
-        none if part is None else part.minimum(most) for part in (amounts.pop_top, amounts.pop_bottom)
+        none if part is None else part.minimum(full[:, -1:]) for part in (amounts.pop_top, amounts.pop_bottom)
     )
 
-    def before_pops() -> Tensor:
-        """What there is before each step."""
-        free = unpopped - (pop_top + pop_bottom).cumsum(1)
+    def before_step(pops: Tensor) -> Tensor:
+        free = full - push - pops.cumsum(1)
         middle = free + torch.relu((-free).cummax(1).values)
         return torch.cat((content, (middle + push)[:, :-1]), dim=1)
 
     # Pops far beyond the content would make sums that are not exact. The first time limits them, to what is there and
     # one element more, as it may err; the second is exact.
-    limit = on_grid(before_pops()) + 1
+    limit = on_grid(before_step(pop_top + pop_bottom)) + 1
     pop_top, pop_bottom = pop_top.minimum(limit), pop_bottom.minimum(limit)
-    before = before_pops()
+    before = before_step(pop_top + pop_bottom)
     pop_top = pop_top.minimum(before)
     pop_bottom = pop_bottom.minimum(before - pop_top)
     hi = content + (amounts.push_top - pop_top).cumsum(1)
