@@ -38,7 +38,7 @@ run="merrill2019/brown_free model.reading_exit=output data.source=wiki.txt data.
     training.save_every=10000 seed=0 output_dir=runs/open-s0"
 stack-lm train lm $run 'training.freeze=[model.reading_exit]' training.max_steps=70000   # or 60000, or 40000
 stack-lm train lm $run training.decay_steps=8415 --resume
-# 60 tanh units: the shortcut's network above, with 'training.freeze=[model.shortcut_in,model.shortcut_out]'
+# 60 tanh units: the shortcut's network above on all of the text, with 'training.freeze=[model.shortcut_in,model.shortcut_out]' until 60,000
 stack-lm train lm merrill2019/brown_lstm model.hidden_size=101 data.source=wiki.txt data.held_out=3000 training.epochs=1 \
     training.decay_steps=8415 seed=3 output_dir=runs/lstm-101-s3
 
