@@ -194,16 +194,21 @@ for seed in 0 1; do
   stack-lm train lm $run training.softmax_samples=2000    # stopped after 6,200 updates
   stack-lm train lm $run --resume
 done
-python - <<END    # the mean of the weights
+cat > mean.py <<'END'
+# mean.py OUTPUT MODEL...: the mean of the weights, with the first model's other files
 import shutil
+import sys
+from pathlib import Path
 
 from safetensors.torch import load_file, save_file
 
-shutil.copytree("runs/ordinary-s0", "runs/ordinary-mean")
-one, other = (load_file(f"runs/ordinary-s{seed}/model.safetensors") for seed in (0, 1))
-mean = {name: (weight + other[name]) / 2 for name, weight in one.items()}
-save_file(mean, "runs/ordinary-mean/model.safetensors", metadata={"format": "pt"})
+output, paths = Path(sys.argv[1]), [Path(path) for path in sys.argv[2:]]
+weights = [load_file(path / "model.safetensors") for path in paths]
+mean = {name: (sum(each[name].double() for each in weights) / len(weights)).float() for name in weights[0]}
+shutil.copytree(paths[0], output)
+save_file(mean, output / "model.safetensors", metadata={"format": "pt"})
 END
+python mean.py runs/ordinary-mean runs/ordinary-s{0,1}
 stack-lm perplexity runs/ordinary-{s0,s1,mean} models/wikipedia-base --data wiki.txt --held-out 3000
 stack-lm minimal-pairs runs/ordinary-{s0,s1,mean} --data blimp-sample --format blimp    # agreement, parse-f1 as above
 python benchmarks/reading_times.py stories/ runs/ordinary-mean models/wikipedia-base
@@ -234,6 +239,26 @@ for path in ("runs/ordinary-s0", "models/wikipedia-base"):
             bits -= float(logprobs.gather(1, ids[0, 1:, None]).sum()) / math.log(2)
         print(path, bits / sum(map(len, plain)))
 END
+
+
+# Two rounds of two runs further, on its own vocabulary; means of weights
+further="$data tokenizer.pretrained=models/wikipedia-base training.epochs=1 training.batch_size=64 model.dropout=0
+    model.attn_implementation=eager training.learning_rate=5e-4 training.warmup_steps=100 training.threads=1
+    training.save_every=250 training.keep_checkpoints=20"
+for seed in 0 1; do
+  stack-lm train lm deep/wikipedia_base_384 $further training.initial_model=models/wikipedia-base training.max_steps=3000 \
+      training.softmax_samples=2000 seed=$seed output_dir=runs/further-s$seed
+done
+python mean.py runs/further runs/further-s?/checkpoints/checkpoint-{2250,2500,2750,3000}
+cp models/wikipedia-base/tokenizer* runs/further
+for seed in 2 3; do    # stopped after 225 and 230 updates of 3,600, and resumed with 2,600
+  stack-lm train lm deep/wikipedia_base_384 $further training.initial_model=runs/further training.schedule=linear \
+      training.max_steps=2600 seed=$seed output_dir=runs/further-s$seed
+done
+python mean.py runs/further-mean runs/further-s{2,3}
+python mean.py runs/further-and-base runs/further-mean models/wikipedia-base
+stack-lm perplexity runs/further{,-s2,-s3,-mean,-and-base} models/wikipedia-base --data wiki.txt --held-out 3000
+stack-lm minimal-pairs runs/further-and-base --against models/wikipedia-base --data blimp/data --format blimp    # and the sample
 
 
 # --- A baseline of the base model

@@ -134,8 +134,11 @@ stack-lm train task dusell2020/bounds --rows '^(marked|unmarked|Dyck)' --seeds 5
     'training.learning_rate=[0.01, 0.005, 0.005, 0.003, 0.002]'
 stack-lm results runs/dusell2020-bounds --format markdown
 
-stack-lm train task dusell2020/bounds --rows '^(padded|hardest).*(stack|superposition)$' --seeds 3 \
-    'training.learning_rate=[0.01, 0.005, 0.003]' training.epochs=25 training.patience=6
+rest="--seeds 3 training.learning_rate=[0.01,0.005,0.003] training.epochs=25 training.patience=6"
+stack-lm train task dusell2020/bounds --rows '^(padded|hardest).*(stack|superposition)$' $rest
+for start in model.pop_strength_init=0.05 model.read_order=before_push model.pop_strength_init=null; do    # the last is the paper's
+  stack-lm train task dusell2020/bounds --rows '^(unmarked|padded|hardest).*, LSTM . stack$' $rest $start output_dir=runs/$start
+done
 
 
 # --- The nondeterministic stack on the same languages
