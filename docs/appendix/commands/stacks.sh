@@ -64,7 +64,7 @@ done
 stack-lm train lm networks2026/text_lstm $data training.max_steps=100 training.log_every=10 output_dir=runs/lstm-speed      # and so on
 stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 output_dir=runs/lstm-0.03    # and stack_rnn
 stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 seed=1 data.held_out_seed=0 output_dir=runs/lstm-s1    # and so on
-stack-lm train lm networks2026/text_gated_delta_stack $data training.learning_rate=0.004 output_dir=runs/gated_delta_stack-0.004
+stack-lm train lm networks2026/text_gated_delta_stack $data training.learning_rate=0.004 output_dir=runs/gated_delta_stack-0.004    # and transformer_stack
 stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.016 training.max_steps=980 output_dir=runs/lstm-short   # and so on
 stack-lm parse-f1 runs/stack_rnn runs/transformer_stack runs/gated_delta_stack --data nltk:treebank --convention prpn
 stack-lm train lm merrill2019/brown_lstm data.source=wiki.txt data.held_out=3000 training.max_steps=7840 \
