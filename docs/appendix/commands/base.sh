@@ -258,7 +258,7 @@ done
 python mean.py runs/further-mean runs/further-s{2,3}
 python mean.py runs/further-and-base runs/further-mean models/wikipedia-base
 stack-lm perplexity runs/further{,-s2,-s3,-mean,-and-base} models/wikipedia-base --data wiki.txt --held-out 3000
-stack-lm minimal-pairs runs/further-and-base --against models/wikipedia-base --data blimp/data --format blimp    # and the sample
+stack-lm minimal-pairs runs/further-and-base --against models/wikipedia-base --data blimp/data --format blimp    # the sample, agreement, parse-f1, reading times as above
 
 
 # --- A baseline of the base model
