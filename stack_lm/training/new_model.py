@@ -46,18 +46,20 @@ def check_causal(model: PreTrainedModel) -> None:
     """Check that the predictions of one of transformers' language models do not depend on later tokens.
 
     Raises:
-        InputError: if they do, as those of BERT without `is_decoder`.
+        InputError: if they do, as those of BERT without `is_decoder`, or if the model fails.
     """
     if kind_of(model.config) is not None:
         return
     tokens = torch.arange(4).remainder(model.config.vocab_size).unsqueeze(0)
     other = torch.cat((tokens[:, :2], (tokens[:, 2:] + 1) % model.config.vocab_size), dim=1)
-    with torch.no_grad(), evaluation_mode(model):
+    name = model.config.model_type
+    unread = explaining(f"model.model_type {name!r} reads no text as it is", Exception)  # many kinds: of its library
+    with unread, torch.no_grad(), evaluation_mode(model):
         first, second = (model(ids, use_cache=False).logits for ids in (tokens, other))
     changes = (first - second).abs().amax((0, 2))
-    if changes[:2].max() > 1e-6 * changes[2:].max():  # more than rounding
+    # More than rounding: up to 1.2e-6 for 48 layers of experts; a BERT of one layer and four units changes by 2.8e-4.
+    if changes[:2].max() > 2e-5 * changes[2:].max():
         note = "; model.is_decoder=true may make it one" if hasattr(model.config, "is_decoder") else ""
-        name = model.config.model_type
         raise InputError(f"model.model_type {name!r} is no causal language model: it sees later tokens{note}")
 
 
@@ -76,7 +78,7 @@ def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:
     kinds = config.architectures or [kind.__name__]
     if kinds != [kind.__name__]:
         raise InputError(f"model.architectures must be [{kind.__name__}], which is trained here; got {kinds}")
-    with explaining("model", ValueError, RuntimeError, ArithmeticError, TypeError):
+    with explaining("model", Exception):  # many kinds: of transformers' models
         return kind(config)
 
 

@@ -7,12 +7,13 @@ import pytest
 import torch
 import yaml
 from small_tasks import EchoLanguage  # noqa: F401  # registers the tasks
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, GPT2Config
 
 from stack_lm.cli.main import main as stack_lm
 from stack_lm.core.checks import build
 from stack_lm.core.errors import InputError
 from stack_lm.models.kinds import class_named, library_class
+from stack_lm.training.new_model import check_causal
 from stack_lm.training.trials.computation import compute, load_task_model
 from stack_lm.training.trials.config import TaskConfig
 from stack_lm.training.trials.learning import train
@@ -25,6 +26,7 @@ TINY = {
     "mamba": {"hidden_size": 8, "num_hidden_layers": 1, "state_size": 4},
     "rwkv": {"hidden_size": 8, "num_hidden_layers": 2, "attention_hidden_size": 8},  # knows no padding
 }
+TINY_BERT = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
 
 
 @pytest.mark.parametrize("model_type", TINY)
@@ -73,8 +75,10 @@ def test_its_first_logits_answer_tasks(task, tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"model_type": "bert", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}, "it sees later"),
+        ({"model_type": "bert", **TINY_BERT}, "it sees later"),
         ({"model_type": "t5"}, "or a causal language model of transformers, such as 'gpt2'"),
+        ({"model_type": "reformer"}, "make sure that `is_decoder=True`"),
+        ({"model_type": "xmod", **TINY_BERT}, "model.model_type 'xmod' reads no text as it is: Input language unknown"),
         ({"model_type": "gpt2", "n_embed": 8}, "model: unknown key 'n_embed'"),
         ({"model_type": "gpt2", "n_embd": 9, "n_head": 2}, "embed_dim"),
         ({"model_type": "gpt2", "architectures": ["StackRNNForCausalLM"]}, "or a causal language model of transf"),
@@ -95,6 +99,17 @@ def test_bad_library_models_are_one_line(values, message, command, tmp_path, cap
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_rounding_is_no_later_token():
+    """A mixture of experts rounds a token by the tokens that share its experts."""
+    model = library_class("gpt2")(GPT2Config(vocab_size=20, **TINY["gpt2"]))
+
+    def experts(_, __, output):
+        return output * (1 + 3e-6 * torch.rand(output.shape))
+
+    model.transformer.ln_f.register_forward_hook(experts)
+    check_causal(model)
 
 
 def test_strings_longer_than_learned_positions_are_one_line():
