@@ -135,6 +135,31 @@ def load(start: int, stop: int, sequence: Sequence, layers: Layers) -> None:
 
 
 @compiled
+def reached(t: int, active: np.ndarray, n_rows: int) -> int:
+    """The number of rows up to the last that is active at a step, which is all that products need.
+
+    A batch of texts of all lengths costs no padding there, if the longest come first.
+    """
+    if active.shape[1] == 0:
+        return n_rows
+    rows = n_rows
+    while rows > 0 and not active[rows - 1, t]:
+        rows -= 1
+    return rows
+
+
+@compiled
+def one_product(t: int, stop: int, active: np.ndarray, n_rows: int) -> tuple[int, int]:
+    """The end of the steps from t on that one product covers, and their rows: whole steps, and one that is not."""
+    rows, first = reached(t, active, n_rows), t * n_rows
+    t += 1
+    while t < stop and rows == t * n_rows - first:
+        rows += reached(t, active, n_rows)
+        t += 1
+    return t, rows
+
+
+@compiled
 def project(start: int, stop: int, weights: Parameters, sequence: Sequence, layers: Layers) -> None:
     """Begin the sums of the gates at steps [start, stop): biases, and the products with x_t.
 
@@ -156,9 +181,11 @@ def project(start: int, stop: int, weights: Parameters, sequence: Sequence, laye
                 for layer in range(weights.symbols.shape[0]):
                     _add_column(layers.gates[layer, t, row], weights.symbols[layer], ids[row, t])
     for layer in range(weights.inputs.shape[0]):
-        first, into = start * n_rows * size, (layer * length + start) * n_rows * stride
-        panels, rows = weights.inputs[layer], (stop - start) * n_rows
-        multiply_add(flat_inputs, first, size, rows, panels, flat_gates, into, stride)
+        t = start
+        while t < stop:
+            first, into = t * n_rows * size, (layer * length + t) * n_rows * stride
+            t, rows = one_product(t, stop, active, n_rows)
+            multiply_add(flat_inputs, first, size, rows, weights.inputs[layer], flat_gates, into, stride)
 
 
 @compiled
@@ -184,17 +211,17 @@ def put_out(t: int, sequence: Sequence, running: Running, layers: Layers) -> Non
 
 
 @compiled
-def _enter(t: int, weights: Parameters, running: Running, layers: Layers) -> None:
+def _enter(t: int, weights: Parameters, active: np.ndarray, running: Running, layers: Layers) -> None:
     """The first layer's states with the reading added to them, in `layers.entered`."""
     n_rows, size, depth = running.hidden.shape[0], running.hidden.shape[2], running.reading.shape[1]
-    entered = layers.entered
+    entered, rows = layers.entered, reached(t, active, running.hidden.shape[0])
     for row in range(n_rows):
         copy(entered[row, :size], running.hidden[row, 0])
         add(entered[row, :size], weights.entry_bias)
         clear(entered[row, size:])
         copy(layers.readings[t, row], running.reading[row])
     flat, stride = running.reading.reshape(-1), entered.shape[1]
-    multiply_add(flat, ZERO, depth, n_rows, weights.entry, entered.reshape(-1), ZERO, stride)
+    multiply_add(flat, ZERO, depth, rows, weights.entry, entered.reshape(-1), ZERO, stride)
 
 
 @compiled
@@ -237,9 +264,9 @@ def step(t: int, kind: int, weights: Parameters, sequence: Sequence, running: Ru
     hidden, cell, active = running.hidden, running.cell, sequence.active
     n_rows, n_layers, size_of_state = hidden.shape
     length, stride, width = layers.gates.shape[1], layers.gates.shape[3], weights.biases.shape[1]
-    flat_gates, adds = layers.gates.reshape(-1), layers.readings.shape[2] > 0
+    flat_gates, adds, rows = layers.gates.reshape(-1), layers.readings.shape[2] > 0, reached(t, active, n_rows)
     if adds:
-        _enter(t, weights, running, layers)
+        _enter(t, weights, active, running, layers)
     for layer in range(n_layers):
         for row in range(n_rows):
             given = layers.first[t, row] if layer == 0 else layers.rest[layer - 1, t, row]
@@ -249,11 +276,11 @@ def step(t: int, kind: int, weights: Parameters, sequence: Sequence, running: Ru
         into = (layer * length + t) * n_rows * stride
         if layer == 0:
             size, flat = layers.first.shape[2], layers.first.reshape(-1)
-            multiply_add(flat, t * n_rows * size, size, n_rows, weights.first, flat_gates, into, stride)
+            multiply_add(flat, t * n_rows * size, size, rows, weights.first, flat_gates, into, stride)
         else:
             size, flat = layers.rest.shape[3], layers.rest.reshape(-1)
             start, panels = ((layer - 1) * length + t) * n_rows * size, weights.rest[layer - 1]
-            multiply_add(flat, start, size, n_rows, panels, flat_gates, into, stride)
+            multiply_add(flat, start, size, rows, panels, flat_gates, into, stride)
         for row in range(n_rows):
             if active.shape[1] == 0 or active[row, t]:
                 before = layers.first[t, row] if layer == 0 else layers.rest[layer - 1, t, row, size_of_state:]
@@ -265,15 +292,15 @@ def step(t: int, kind: int, weights: Parameters, sequence: Sequence, running: Ru
 
 
 @compiled
-def control_logits(t: int, weights: Parameters, layers: Layers, logits: np.ndarray) -> None:
+def control_logits(t: int, weights: Parameters, sequence: Sequence, layers: Layers, logits: np.ndarray) -> None:
     """The logits of all controls at a step [T, R, padded(P)], from the outputs of the last layer."""
     n_rows, stride, count = logits.shape[1], logits.shape[2], weights.controls_bias.shape[0]
     for row in range(n_rows):
         copy(logits[t, row, :count], weights.controls_bias)
         clear(logits[t, row, count:])
     size, into = layers.tops.shape[2], t * n_rows * stride
-    flat_tops, flat_logits = layers.tops.reshape(-1), logits.reshape(-1)
-    multiply_add(flat_tops, t * n_rows * size, size, n_rows, weights.controls, flat_logits, into, stride)
+    flat_tops, flat_logits, rows = layers.tops.reshape(-1), logits.reshape(-1), reached(t, sequence.active, n_rows)
+    multiply_add(flat_tops, t * n_rows * size, size, rows, weights.controls, flat_logits, into, stride)
 
 
 @compiled
@@ -293,9 +320,8 @@ def logits_backward(
     columns, logits = given.shape[1], room.logits.shape[2]
     used = given.reshape(-1)[: n_rows * columns]
     clear(used)
-    multiply_add(
-        room.logits.reshape(-1), place * n_rows * logits, logits, n_rows, weights.controls, used, ZERO, columns
-    )
+    rows, flat_logits = reached(t, sequence.active, n_rows), room.logits.reshape(-1)
+    multiply_add(flat_logits, place * n_rows * logits, logits, rows, weights.controls, used, ZERO, columns)
     for row in range(n_rows):
         if sequence.active.shape[1] == 0 or sequence.active[row, t]:
             add(grads.hidden[row, n_layers - 1], grad_outputs[row, t])
@@ -347,7 +373,7 @@ def step_backward(
     adds, active, dropped = layers.readings.shape[2] > 0, sequence.active, sequence.dropped
     recurrent = layers.first.shape[2] - (0 if adds else grads.reading.shape[1])  # the size of a layer's own state
     place, masked, given = t % steps, active.shape[1] > 0, room.given
-    columns, flat_gates = given.shape[1], room.gates.reshape(-1)
+    columns, flat_gates, rows = given.shape[1], room.gates.reshape(-1), reached(t, active, n_rows)
     used = given.reshape(-1)[: n_rows * columns]
     for layer in range(n_layers - 1, -1, -1):
         before = 0 if layer == 0 else size  # where a layer's own state lies in what it was given
@@ -372,7 +398,7 @@ def step_backward(
         clear(used)
         start = (layer * steps + place) * n_rows * stride
         panels = weights.first if layer == 0 else weights.rest[layer - 1]
-        multiply_add(flat_gates, start, stride, n_rows, panels, used, ZERO, columns)
+        multiply_add(flat_gates, start, stride, rows, panels, used, ZERO, columns)
         for row in range(n_rows):
             if masked and not active[row, t]:
                 continue

@@ -135,7 +135,7 @@ def forward(settings: Settings, models: Forward) -> None:
                 controller.put_out(t, sequence, running, layers)
             else:
                 controller.step(t, kind, weights, sequence, running, layers)
-            controller.control_logits(t, weights, layers, emitted)
+            controller.control_logits(t, weights, sequence, layers, emitted)
             for row in range(n_rows):
                 if active.shape[1] > 0 and not active[row, t]:
                     clear(outputs[row, t])
@@ -198,16 +198,16 @@ def backward(settings: Settings, models: Backward, room: controller.Grads) -> No
             else:
                 controller.step_backward(t, kind, weights, sequence, first_cell, layers, grads, grad_weights, room)
                 if buffered:
-                    controller_gradients.project_backward(t, t + 1, weights, room)
+                    controller_gradients.project_backward(t, t + 1, weights, active, room)
             if buffered:
                 for row in range(n_rows):
                     if active.shape[1] == 0 or active[row, t]:
                         dequeue_backward(buffer, grad_buffer, t, row, room.given[row, :n_inputs])
             if place == 0:
                 stop = min(t + at_a_time, length)
-                controller_gradients.collect(t, stop, sequence, layers, grad_weights, room)
                 if grad_inputs.shape[2] > 0 and kind != DIRECT:
-                    controller_gradients.project_backward(t, stop, weights, room)
+                    controller_gradients.project_backward(t, stop, weights, active, room)
                     for step_of in range(t, stop):
                         for row in range(n_rows):
                             copy(grad_inputs[row, step_of], room.given[(step_of - t) * n_rows + row])
+                controller_gradients.collect(t, stop, sequence, layers, grad_weights, room)

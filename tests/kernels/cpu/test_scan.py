@@ -245,3 +245,16 @@ def test_runs_in_several_python_threads_at_once():
     for worker in workers:
         worker.join()
     assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+
+
+@pytest.mark.parametrize("one_hot", [False, True])
+@pytest.mark.parametrize("fields", [{"controller": "gru", "num_layers": 2}, {"reading_entry": "hidden_state"}], ids=str)
+def test_products_end_with_the_last_text_that_goes_on(fields, one_hot, monkeypatch):
+    """The longest first, so that products shrink from step to step; and with a text that begins late."""
+    monkeypatch.setattr(plan, "ROWS_OF_A_PRODUCT", 50)
+    cell = make_cell(memory="stack", **fields)
+    mask = torch.arange(40) < torch.tensor([40, 40, 31, 12, 12, 12, 5, 2, 1]).unsqueeze(1)
+    late = mask.clone()
+    late[7, 20:] = True
+    for given in (mask, late):
+        check(cell, 40, 9, mask=given, state=random_state(cell, 9, torch.float64), one_hot=one_hot)
