@@ -15,6 +15,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from ..core.labels import IGNORED
 from ..nn import memories
 from ..nn.controlled import Actions
+from ..nn.packing import Texts
 from .arguments import is_plain_linear, prepare_labels, refuse_unknown
 from .cache import MemoryCache
 from .configuration_layers import AuxiliaryLoss
@@ -82,6 +83,7 @@ class LayerInputs(NamedTuple):
         output_actions: collect the actions.
         position_ids: the positions of the tokens [B, T] or [1, T]; None: their numbers.
         attentions: collects the weights [B, heads, T, S] of each layer of self-attention; or None.
+        texts: of packed rows, if `takes_texts`; or None.
     """
 
     embedded: Tensor
@@ -90,6 +92,7 @@ class LayerInputs(NamedTuple):
     output_actions: bool
     position_ids: Tensor | None
     attentions: list[Tensor] | None
+    texts: Texts | None
 
 
 class _WithGradient(torch.autograd.Function):
@@ -131,6 +134,7 @@ class LayeredModel(StackRNNPreTrainedModel):
         position_ids: Tensor | None = None,
         actions_only: bool = False,
         auxiliary_losses: bool = True,
+        texts: Texts | None = None,
         **kwargs: Any,
     ) -> LayeredModelOutput:
         """Run token ids, or embeddings, through the network.
@@ -151,7 +155,7 @@ class LayeredModel(StackRNNPreTrainedModel):
         layers = up_to_last_memory(self.layers) if actions_only else self.layers
         output_actions = output_actions or actions_only
         attentions = self._attentions(output_attentions)
-        given = LayerInputs(embedded, mask, cache, output_actions, position_ids, attentions)
+        given = LayerInputs(embedded, mask, cache, output_actions, position_ids, attentions, texts)
         states, own, actions = self._run(layers, given)
         done = of_memories(actions) if output_actions else None
         if actions_only:
@@ -160,6 +164,9 @@ class LayeredModel(StackRNNPreTrainedModel):
         if hidden is not states[-1] and mask is not None:
             hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0)
         if auxiliary_losses and self.training and torch.is_grad_enabled() and self.config.auxiliary_losses:
+            if texts is not None:
+                own, mask = [texts.apart(each) for each in own], texts.mask_with(mask)
+                input_ids = None if input_ids is None else texts.apart(input_ids)
             hidden = self._with_losses(hidden, own, input_ids, mask)
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states

@@ -96,6 +96,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     loss_arguments: ClassVar[tuple[str, ...]] = ("num_items_in_batch", "ignore_index")
+    takes_texts: ClassVar[bool] = False
     _no_split_modules = ["StackRNNCell"]  # noqa: RUF012
 
     def embed(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:

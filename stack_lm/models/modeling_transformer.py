@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch import Tensor, nn
 from torch.nn import init
 from transformers import GradientCheckpointingLayer
@@ -18,6 +19,7 @@ from ..nn.cell import CellState, Scan, StackRNNCell
 from ..nn.controlled import Actions
 from ..nn.initialization import CONTROLLER_BOUND
 from ..nn.own_layer import OwnLayer
+from ..nn.packing import Texts
 from ..nn.stack_attention import StackAttention
 from .cache import MemoryCache
 from .configuration_transformer import ATTENTION, StackTransformerConfig, is_own, is_recurrent
@@ -86,17 +88,21 @@ class SelfAttention(nn.Module):
         angles: Tensor | None = None,
         cache: MemoryCache | None = None,
         attentions: list[Tensor] | None = None,
+        texts: Texts | None = None,
     ) -> Tensor:
         """From [B, T, d] to [B, T, d].
 
         Args:
             hidden: the vectors of T tokens.
-            visible: the mask from `create_causal_mask`.
-            angles: the angles of rotary positions [B, T, d / heads / 2].
+            visible: the mask from `create_causal_mask`; of packed rows that of their texts.
+            angles: the angles of rotary positions [B, T, d / heads / 2]; likewise.
             cache: the cache of the tokens before; it is updated.
             attentions: gets the weights [B, heads, T, S], if it is given.
+            texts: of packed rows.
         """
-        parts = self.in_proj(hidden).unflatten(-1, (3, self.heads, -1))  # [B, T, 3, heads, d]
+        parts = self.in_proj(hidden)
+        parts = parts if texts is None else texts.apart(parts)
+        parts = parts.unflatten(-1, (3, self.heads, -1))  # [B, T, 3, heads, d]
         parts = parts.permute(2, 0, 3, 1, 4)
         queries, keys = (parts[:2] if angles is None else rotate(parts[:2], angles)).unbind()
         values = parts[2]
@@ -110,7 +116,7 @@ class SelfAttention(nn.Module):
         mixed, weights = attend(self, queries, keys, values, visible, dropout=dropout, scaling=scaling)
         if attentions is not None:
             attentions.append(weights)
-        return self.out_proj(mixed.flatten(2))
+        return self.out_proj(mixed.flatten(2) if texts is None else texts.together(mixed.flatten(2)))
 
 
 class Recurrence(nn.Module):
@@ -177,6 +183,7 @@ class StackTransformerLayer(GradientCheckpointingLayer):
         cache: MemoryCache | None = None,
         output_actions: bool = False,
         attentions: list[Tensor] | None = None,
+        texts: Texts | None = None,
     ) -> tuple[Tensor, Tensor, Actions]:
         """From [B, T, d] to [B, T, d], the input of losses on this layer, and the actions on its memory, if requested.
 
@@ -184,18 +191,21 @@ class StackTransformerLayer(GradientCheckpointingLayer):
             hidden: the vectors of T tokens.
             visible: see `SelfAttention`.
             angles: see `SelfAttention`.
-            mask: [B, T] bool, False at padding.
+            mask: [B, T] bool, False at padding; of packed rows that of their texts [N, L].
             cache: the cache of the tokens before; it is updated.
             output_actions: return the actions.
-            attentions: see `SelfAttention`.
+            attentions, texts: see `SelfAttention`.
         """
         normed, actions = self.attention_norm(hidden), Actions()
         if isinstance(self.attention, SelfAttention):
-            mixed = own = self.attention(normed, visible, angles, cache, attentions)
+            mixed = own = self.attention(normed, visible, angles, cache, attentions, texts)
         else:
             first = None if cache is None else cache.state(self.number, hidden.shape[0])
+            normed = normed if texts is None else texts.apart(normed)
             mixed, *of_cell, state, actions = self.attention(normed, first, mask, output_actions=output_actions)
             own = of_cell[0] if of_cell else mixed
+            if texts is not None:
+                mixed, own, actions = pytree.tree_map(texts.together, (mixed, own, actions))
             if cache is not None:
                 cache.update_state(self.number, state, hidden.shape[1])
         hidden = hidden + self.dropout(mixed)
@@ -207,6 +217,7 @@ class StackTransformerPreTrainedModel(StackRNNPreTrainedModel):
     """Loading, saving and initialising, shared by all stack transformers."""
 
     config_class = StackTransformerConfig
+    takes_texts = True
     _no_split_modules = ["StackTransformerLayer"]  # noqa: RUF012
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
 
@@ -245,18 +256,22 @@ class StackTransformerModel(StackTransformerPreTrainedModel, LayeredModel):
         self.post_init()
 
     def _run(self, layers: nn.ModuleList, given: LayerInputs) -> tuple[list[Tensor], list[Tensor], list[Actions]]:
-        embedded, mask, cache, output_actions, position_ids, attentions = given
+        embedded, mask, cache, output_actions, position_ids, attentions, texts = given
         if cache is not None and self.gradient_checkpointing and self.training:
             raise ValueError("activation checkpointing cannot continue from past_key_values; got a cache")
-        all_real = self._real_tokens(mask, cache, embedded)
+        of_layers, apart = (mask, embedded) if texts is None else (texts.mask_with(mask), texts.apart(embedded))
+        all_real = self._real_tokens(of_layers, cache, embedded)
         # Under a transform of torch.func nothing can find out whether the mask is needed.
         whole: dict[str, Any] = {"allow_is_causal_skip": False} if under_transform() else {}
-        visible = create_causal_mask(self.config, embedded, all_real, cache, **whole)
+        visible = create_causal_mask(self.config, apart, all_real, cache, **whole)
         seen = 0 if cache is None else cache.get_seq_length(0)
-        hidden, angles = self._add_positions(embedded, self._positions(embedded, all_real, seen, position_ids))
+        positions = self._positions(apart, all_real, seen, position_ids)
+        hidden, angles = self._add_positions(embedded, positions, texts)
         states, own, actions = [self.dropout(hidden)], [], []
         for layer in layers:
-            hidden, of_layer, done = layer(states[-1], visible, angles, mask, cache, output_actions, attentions)
+            hidden, of_layer, done = layer(
+                states[-1], visible, angles, of_layers, cache, output_actions, attentions, texts
+            )
             states.append(hidden)
             own.append(of_layer)
             actions.append(done)
@@ -306,13 +321,14 @@ class StackTransformerModel(StackTransformerPreTrainedModel, LayeredModel):
             return torch.arange(seen, seen + length, device=embedded.device).unsqueeze(0)
         return (all_real.cumsum(1)[:, seen:] - 1).clamp(min=0)
 
-    def _add_positions(self, embedded: Tensor, positions: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The input of the first layer [B, T, d], and the angles of rotary positions."""
+    def _add_positions(self, embedded: Tensor, positions: Tensor, texts: Texts | None) -> tuple[Tensor, Tensor | None]:
+        """The input of the first layer [B, T, d], and the angles of rotary positions; see `SelfAttention`."""
         kind, size = self.config.position_encoding, self.config.hidden_size
         if self.config.scale_embeddings:
             embedded = embedded * math.sqrt(size)
         if kind == "rotary":
             return embedded, _angles(positions, size // self.config.num_attention_heads)
+        positions = positions if texts is None else texts.together(positions)
         if kind == "sinusoidal":
             embedded = embedded + sinusoids(positions, size).to(embedded.dtype)
         elif self.embed_positions is not None:

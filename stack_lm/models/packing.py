@@ -110,7 +110,10 @@ def inside_texts(
 
 
 def keep_apart(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a model's forward take packed rows: each text is a row of the batch that it sees."""
+    """Let a model's forward take packed rows: each text is a row of the batch that it sees.
+
+    A model whose `takes_texts` is True gets the rows as they are, and the `Texts` in them as the argument `texts`.
+    """
 
     @functools.wraps(forward)
     def wrapped(
@@ -132,9 +135,11 @@ def keep_apart(forward: Callable[..., Any]) -> Callable[..., Any]:
             raise ValueError("texts of a packed row begin afresh and are of different lengths: no cache, no attentions")
         if attention_mask is not None and attention_mask.shape != shape:
             raise ValueError(f"attention_mask of packed rows must be {list(shape)}; got {list(attention_mask.shape)}")
-        texts = Texts.from_starts(starts)
+        texts = Texts.from_starts(starts, longest_first=True)
         own = {name: value for name, value in kwargs.items() if name not in OF_PACKED_ROWS}
         own |= {"use_cache": False, "position_ids": None}
+        if self.takes_texts:
+            return forward(self, input_ids, attention_mask, inputs_embeds=embeds, texts=texts, **own)
         if embeds is not None:
             own["inputs_embeds"] = texts.apart(embeds)
         ids = None if input_ids is None else texts.apart(input_ids)

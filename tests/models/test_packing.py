@@ -5,6 +5,7 @@ import torch
 from conftest import tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 from transformers import DataCollatorWithFlattening
 
 from stack_lm import (
@@ -21,6 +22,18 @@ from stack_lm import (
 from stack_lm.nn import StackAttention
 
 LENGTHS = (3, 1, 4, 2)
+
+
+class RunningSum(nn.Linear):
+    """A causal layer, which would read on from text to text."""
+
+    def __init__(self, size):
+        super().__init__(size, size)
+
+    def forward(self, hidden):
+        return super().forward(hidden.cumsum(1))
+
+
 CELL = {"controller": "lstm", "hidden_size": 5, "memory": "stack", "memory_size": 3}
 MODELS = {
     "stack": {"reading_exit": "output"},
@@ -29,6 +42,10 @@ MODELS = {
     "nondeterministic": {"memory": "nondeterministic", "memory_size": 2},
     "transformer": {"layers": ["attention", "stack"], "position_encoding": "learned"},
     "rotary": {"layers": [CELL | {"detach": True}, "attention"], "auxiliary_losses": [{"layer": 0}]},
+    "own": {
+        "layers": [{"module": f"{__name__}.RunningSum", "settings": {}}, "attention"],
+        "position_encoding": "sinusoidal",
+    },
     "deep": {"layers": [CELL, {"memory": "none", "hidden_size": 9}], "embedding_size": 5},
 }
 
@@ -93,6 +110,19 @@ def test_a_packed_row_equals_separate_rows(name):
     marked = row.masked_fill(torch.cat([torch.arange(n) for n in LENGTHS])[None] == 0, -100)  # as the collator writes
     losses = [model(row, labels=labels, **borders_of(LENGTHS)[0]).loss for labels in (row, marked)]
     torch.testing.assert_close(*losses)
+
+
+def test_auxiliary_losses_without_labels_stay_within_texts():
+    """As under a trainer that computes its own loss: the gradient of the mean over all labels comes with the states."""
+    model, lengths = make("rotary").train(), (3, 4, 2)
+    texts, expected = texts_of(lengths), None
+    for text in texts:
+        (0 * model.model(text).last_hidden_state.sum()).backward()
+        share = (text.shape[1] - 1) / (sum(lengths) - len(lengths))
+        parts = [share * grad for grad in gradients(model)]
+        expected = parts if expected is None else [one + other for one, other in zip(expected, parts, strict=True)]
+    (0 * model.model(torch.cat(texts, dim=1), cu_seqlens=ends_of(lengths)).last_hidden_state.sum()).backward()
+    torch.testing.assert_close(gradients(model), expected)
 
 
 @settings(max_examples=25, deadline=None)
