@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import gather_object
 from torch import Tensor
+from transformers import DataCollatorWithFlattening
 
 from ..core.errors import InputError
 from ..core.labels import IGNORED
@@ -210,6 +212,16 @@ def collate(batch: Sequence[Sequence[int]], device: torch.device) -> tuple[Tenso
     return labels.where(labels != IGNORED, 0), labels
 
 
+def collate_packed(batch: Sequence[Sequence[int]], device: torch.device) -> dict[str, Tensor]:
+    """Token ids, labels and positions [1, N] of sentences end to end, as transformers' trainers pack them.
+
+    The positions start again with each sentence, whose first token is no label. For an empty batch see `collate`.
+    """
+    nothing = {"input_ids": [0, 0], "labels": [IGNORED, IGNORED]}
+    packed = DataCollatorWithFlattening()([{"input_ids": ids} for ids in batch] or [nothing])
+    return {name: packed[name].to(device) for name in ("input_ids", "labels", "position_ids")}
+
+
 class Batches(Protocol):
     """The training batches of one process, readable from any position."""
 
@@ -227,7 +239,7 @@ class Batches(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class SentenceBatches(Batches):
-    """Batches of sentences of similar length, in a separate order for each pool.
+    """Batches of sentences of similar length, or of all lengths, in a separate order for each pool.
 
     Attributes:
         pools: pools of sentences.
@@ -235,7 +247,8 @@ class SentenceBatches(Batches):
         seed: the seed of the order.
         rank, n_processes: the rank of this process, and the number of processes.
         tokens_per_batch: maximum number of tokens in a batch, padding included, in place of its size; None uses the
-            size.
+            size. With `mixed` the last sentence may exceed it.
+        mixed: take sentences of all lengths, for rows that are packed.
     """
 
     pools: Pools
@@ -244,6 +257,7 @@ class SentenceBatches(Batches):
     rank: int = field(default_factory=lambda: PartialState().process_index)
     n_processes: int = field(default_factory=lambda: PartialState().num_processes)
     tokens_per_batch: int | None = None
+    mixed: bool = False
 
     @cached_property
     def steps_per_epoch(self) -> int | None:
@@ -280,17 +294,22 @@ class SentenceBatches(Batches):
     def _cut(self, lengths: np.ndarray) -> list[slice]:
         if self.tokens_per_batch is None:
             return [slice(start, start + self.batch_size) for start in range(0, len(lengths), self.batch_size)]
+        if self.mixed:  # where whole batches of tokens end, so that each order has the same number of batches
+            ends = np.flatnonzero(np.diff((np.cumsum(lengths) - 1) // self.tokens_per_batch)) + 1
+            return [slice(*pair) for pair in pairwise([0, *ends.tolist(), len(lengths)])]
         return cut_by_tokens(lengths, self.tokens_per_batch)
 
     def _bucket(self, lengths: np.ndarray, pool: int) -> Sequence[np.ndarray]:
-        """Batches of sentences of similar length, as their numbers, in an order determined by seed and pool.
+        """Batches of sentences, as their numbers, in an order determined by seed and pool.
 
         The random numbers are Python's, one for each sentence and then those of a shuffle, so a seed means one order.
         With a limit on tokens, only sentences of the same length swap, so every epoch has the same number of batches.
         """
         rng = random.Random(f"{self.seed}/{pool}")
         noise = np.fromiter((rng.uniform(0.9, 1.1) for _ in range(len(lengths))), np.float64, len(lengths))
-        if self.tokens_per_batch is None:
+        if self.mixed:
+            order = np.argsort(noise, kind="stable")
+        elif self.tokens_per_batch is None:
             order = np.argsort(lengths * noise, kind="stable")
         else:
             order = np.lexsort((noise, lengths))

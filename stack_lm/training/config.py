@@ -55,7 +55,7 @@ class DataConfig(BaseDataConfig):
             takes the source's default.
         column: column of a table or key of JSON objects that has the text. null takes `text`, `sentence`, or the only
             column of text.
-        mode: "sentences" batches sentences of similar length; "continuous" reads documents from beginning to end,
+        mode: "sentences" reads sentences by themselves; "continuous" reads documents from beginning to end,
             `batch_size` of them side by side, and carries the state on.
         sequence_length: for continuous text, steps in an update (truncated backpropagation through time).
         streaming: read files or a hub dataset as a stream, never whole.
@@ -90,6 +90,8 @@ class LoopConfig(BaseLoopConfig):
 
     Attributes:
         tokens_per_batch: tokens in a batch of sentences, padding included, per process; replaces `batch_size`.
+        packing: take sentences of all lengths into a batch, end to end in one row without padding; by default they are
+            of similar length. Updates are better and take a little longer: see docs/training.md.
         loss_dtype: type of the matrix products of the loss and its gradients. "auto" follows
             `mixed_precision` if that is set, and on a GPU; otherwise it is bfloat16 on a CPU that multiplies it
             natively. Other CPUs compute in float32, also with "bfloat16".
@@ -98,6 +100,7 @@ class LoopConfig(BaseLoopConfig):
     """
 
     tokens_per_batch: Count | None = None
+    packing: bool = False
     loss_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     softmax_samples: Count | None = field(default=None, metadata=MAY_CHANGE)
 
@@ -171,6 +174,8 @@ class RunConfig(TextRunConfig):
                 raise InputError("data.held_out_seed is not for a stream: every run holds out the same documents of it")
         if tokens is not None and data.mode == "continuous":
             raise InputError("training.tokens_per_batch is for sentences; continuous text uses batch_size")
+        if self.training.packing and data.mode == "continuous":
+            raise InputError("training.packing is for sentences; continuous text has no padding")
         if tokens is not None and tokens < data.max_length:
             most = data.max_length
             raise InputError(f"training.tokens_per_batch must be at least data.max_length, {most}; got {tokens}")

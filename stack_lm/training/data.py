@@ -152,8 +152,8 @@ def prepare_data(config: RunConfig, checkpoint: Path | None = None, *, quiet: bo
     notes += _marked(corpus, content.tokenizer, frame) + _repeated(content)
     if not texts.continuous:
         notes += _cut_sentences(content.train, config.data.max_length, frame)
-    size = config.training.batch_size
-    batches: Batches = SentenceBatches(pools, size, config.seed, tokens_per_batch=config.training.tokens_per_batch)
+    size, packing, tokens = config.training.batch_size, config.training.packing, config.training.tokens_per_batch
+    batches: Batches = SentenceBatches(pools, size, config.seed, tokens_per_batch=tokens, mixed=packing)
     if texts.continuous:
         batches = ContinuousBatches(pools, size, config.data.sequence_length, config.seed)
     return Data(batches, content.validation, content.size, content.tokenizer, frame, digests, notes)

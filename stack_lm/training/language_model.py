@@ -22,13 +22,13 @@ from ..models.kinds import TEXT, choose_class, kind_of
 from ..models.loss import multiplies_bfloat16
 from ..nn import memories
 from ..nn.dead_zone import dead_zone
-from .batches import Batches, Collated, collate
+from .batches import Batches, Collated, collate, collate_packed
 from .carried import CarriedState
 from .config import RunConfig
 from .continuous import Segments, collate_segments
 from .data import Data, prepare_data
 from .loop import TrainingLoop
-from .new_model import InitialModel
+from .new_model import InitialModel, check_packing
 from .strength_statistics import StrengthStatistics
 from .tokenizer import frame_of
 from .validation import evaluate_continuous, evaluate_loss
@@ -57,6 +57,8 @@ class Trainer(TrainingLoop):
         initial = InitialModel(self.config.training.initial_model)
         model, notes = make_model(self.config, self.data.tokenizer, initial)
         self.notes += [*notes, *self.data.notes]
+        if self.config.training.packing:
+            check_packing(model)
         if checkpoint is None:
             self.notes += dead_zone_notes(model, [ids[:40] for ids in islice(self.data.validation, 8)])
         if self.config.data.mode == "continuous":
@@ -83,6 +85,8 @@ class Trainer(TrainingLoop):
         if isinstance(batch, Segments):
             inputs = collate_segments(batch, self.accelerator.device)
             sequences: Sequence[Sequence[int]] = [tokens for tokens in batch.tokens if tokens]
+        elif self.config.training.packing:
+            inputs, sequences = collate_packed(batch, self.accelerator.device), batch
         else:
             ids, labels = collate(batch, self.accelerator.device)
             inputs, sequences = {"input_ids": ids, "labels": labels}, batch

@@ -48,19 +48,45 @@ def check_causal(model: PreTrainedModel) -> None:
     Raises:
         InputError: if they do, as those of BERT without `is_decoder`, or if the model fails.
     """
-    if kind_of(model.config) is not None:
-        return
-    tokens = torch.arange(4).remainder(model.config.vocab_size).unsqueeze(0)
-    other = torch.cat((tokens[:, :2], (tokens[:, 2:] + 1) % model.config.vocab_size), dim=1)
-    name = model.config.model_type
-    unread = explaining(f"model.model_type {name!r} reads no text as it is", Exception)  # many kinds: of its library
-    with unread, torch.no_grad(), evaluation_mode(model):
-        first, second = (model(ids, use_cache=False).logits for ids in (tokens, other))
+    name = f"model.model_type {model.config.model_type!r}"
+    if kind_of(model.config) is None and _sees(model, range(2), range(2, 4), f"{name} reads no text"):
+        note = "; model.is_decoder=true may make it one" if hasattr(model.config, "is_decoder") else ""
+        raise InputError(f"{name} is no causal language model: it sees later tokens{note}")
+
+
+def check_packing(model: PreTrainedModel) -> None:
+    """Check that one of transformers' language models keeps the texts of packed rows apart.
+
+    Raises:
+        InputError: if it does not, as networks whose state goes on from text to text.
+    """
+    what = f"training.packing must be false with model.model_type {model.config.model_type!r}"
+    positions = torch.arange(6).remainder(3).unsqueeze(0)
+    if kind_of(model.config) is None and _sees(model, range(3, 6), range(3), what, position_ids=positions):
+        raise InputError(f"{what}, which reads on from text to text")
+
+
+def _sees(model: PreTrainedModel, steps: range, tokens: range, what: str, **given: Tensor) -> bool:
+    """Whether logits of one of transformers' models at some steps depend on some tokens.
+
+    Args:
+        model: the model.
+        steps, tokens: numbers of steps; all that there are, together.
+        what: the beginning of a message, if the model fails.
+        **given: further arguments of its call.
+
+    Raises:
+        InputError: if it fails.
+    """
+    ids = torch.arange(len(steps) + len(tokens))
+    other = ids.clone()
+    other[tokens] += 1
+    size = model.config.vocab_size
+    with explaining(what, Exception), torch.no_grad(), evaluation_mode(model):  # many kinds: of its library
+        first, second = (model(x.remainder(size).unsqueeze(0), use_cache=False, **given).logits for x in (ids, other))
     changes = (first - second).abs().amax((0, 2))
     # More than rounding: up to 1.2e-6 for 48 layers of experts; a BERT of one layer and four units changes by 2.8e-4.
-    if changes[:2].max() > 2e-5 * changes[2:].max():
-        note = "; model.is_decoder=true may make it one" if hasattr(model.config, "is_decoder") else ""
-        raise InputError(f"model.model_type {name!r} is no causal language model: it sees later tokens{note}")
+    return bool(changes[steps].max() > 2e-5 * changes[tokens].max())
 
 
 def new_model(kind: type[Model], fields: Mapping[str, Any]) -> Model:

@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from stack_lm.core import clock
+from stack_lm.core.checks import build
 from stack_lm.core.clock import Clock
 from stack_lm.core.errors import InputError
 from stack_lm.text import Sentence
@@ -179,19 +180,69 @@ def test_the_validation_loss_is_the_mean_over_tokens(tmp_path):
     assert result["eval_inner_perplexity"] == pytest.approx(math.exp(inner / inner_count), rel=1e-5)
 
 
-@pytest.mark.parametrize("mode", ["sentences", "continuous"])
+@pytest.mark.parametrize("mode", ["sentences", "packed", "continuous"])
 def test_a_process_without_a_batch_has_a_gradient_for_every_parameter(tmp_path, mode):
     """Processes that average gradients wait for those of every parameter."""
-    data = DataConfig(source="generated:60", validation="generated:9", mode=mode)
-    trainer = Trainer(run_config(tmp_path / "run", data=data), quiet=True)
+    packing = mode == "packed"
+    data = DataConfig(source="generated:60", validation="generated:9", mode="sentences" if packing else mode)
+    trainer = Trainer(run_config(tmp_path / "run", data=data, packing=packing), quiet=True)
     trainer.model.set_scan_backend("reference")
     rows = trainer.config.training.batch_size
-    batch = trainer.collate([] if mode == "sentences" else Segments([[]] * rows, [False] * rows))
+    batch = trainer.collate(Segments([[]] * rows, [False] * rows) if mode == "continuous" else [])
     loss = trainer.loss(batch.inputs, 8)
     loss.backward()
     assert loss == 0
     assert all(parameter.grad is not None for parameter in trainer.model.parameters())
     trainer.run.close()
+
+
+GPT2 = {
+    "model_type": "gpt2",
+    "n_embd": 8,
+    "n_layer": 1,
+    "n_head": 2,
+    "resid_pdrop": 0,
+    "embd_pdrop": 0,
+    "attn_pdrop": 0,
+}
+TRANSFORMER = {"model_type": "stack_transformer", "hidden_size": 8, "num_attention_heads": 2, "dropout": 0.0}
+TRANSFORMER["attention_dropout"] = 0.0
+
+
+@pytest.mark.parametrize("model", [TINY | {"output_dropout": 0.0}, TRANSFORMER, GPT2], ids=["stack", "own", "gpt2"])
+def test_packing_changes_the_batches_and_not_their_loss(tmp_path, model):
+    """Sentences of all lengths are in a batch, without padding; a packed batch has the loss of a padded one."""
+    trainer = Trainer(run_config(tmp_path / "run", model=model, packing=True, max_steps=4), quiet=True)
+    batch = next(trainer.data.batches.read(None))[0]
+    lengths = [*map(len, batch)]
+    assert max(lengths) > 1.5 * min(lengths)
+    packed = trainer.collate(batch)
+    assert (packed.targets, packed.tokens, packed.padded) == (sum(lengths) - 8, sum(lengths), sum(lengths))
+    ids, labels = collate(batch, torch.device("cpu"))
+    apart = packed.inputs | {"input_ids": ids, "labels": labels, "position_ids": None}
+    torch.testing.assert_close(*(trainer.loss(inputs, packed.targets) for inputs in (packed.inputs, apart)))
+    assert trainer.train()["step"] == 4
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"model": {"model_type": "mamba", "hidden_size": 8, "num_hidden_layers": 1, "state_size": 4}},
+            r"training.packing must be false with model.model_type 'mamba', which reads on from text to text",
+        ),
+        (
+            {"model": {"model_type": "rwkv", "hidden_size": 8, "num_hidden_layers": 2, "attention_hidden_size": 8}},
+            r"training.packing must be false with model.model_type 'rwkv'",
+        ),
+        ({"data": {"mode": "continuous"}}, "training.packing is for sentences; continuous text has no padding"),
+    ],
+)
+def test_what_cannot_be_packed(tmp_path, values, message):
+    own = {"output_dir": str(tmp_path / "run"), "training": {"packing": True}}
+    with pytest.raises(InputError, match=message):
+        Trainer(build(RunConfig, own | values), quiet=True)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("name", ["lm_head", "model.embed_tokens"])
