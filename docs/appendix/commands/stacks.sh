@@ -66,6 +66,14 @@ stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 outpu
 stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 seed=1 data.held_out_seed=0 output_dir=runs/lstm-s1    # and so on
 stack-lm train lm networks2026/text_gated_delta_stack $data training.learning_rate=0.004 output_dir=runs/gated_delta_stack-0.004    # and transformer_stack
 stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.016 training.max_steps=980 output_dir=runs/lstm-short   # and so on
+# Sentences of all lengths in a batch; also transformer_stack at 0.004, and 980 updates of stack_rnn at 0.016, transformer at 0.002. Then
+# batches by tokens, and updates of several batches. For tokens a second as above, one network after the other.
+stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 training.packing=true output_dir=runs/lstm-packed
+stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 training.tokens_per_batch=816 output_dir=runs/lstm-tokens
+stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 training.max_steps=980 training.batch_size=8 \
+    training.gradient_accumulation=4 output_dir=runs/lstm-parts
+# All of the text once; also gated_delta_stack at 0.004
+stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 training.epochs=1 training.max_steps=null output_dir=runs/lstm-epoch
 stack-lm parse-f1 runs/stack_rnn runs/transformer_stack runs/gated_delta_stack --data nltk:treebank --convention prpn
 stack-lm train lm merrill2019/brown_lstm data.source=wiki.txt data.held_out=3000 training.max_steps=7840 \
     training.schedule=cosine training.warmup_steps=200 training.learning_rate=0.01 output_dir=runs/lstm-0.01    # and brown_u1, brown_free
