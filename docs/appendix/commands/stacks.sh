@@ -74,6 +74,7 @@ stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 train
     training.gradient_accumulation=4 output_dir=runs/lstm-parts
 # All of the text once; also gated_delta_stack at 0.004
 stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 training.epochs=1 training.max_steps=null output_dir=runs/lstm-epoch
+stack-lm agreement runs/lstm-epoch --data linzen_sentences --format linzen-gulordava      # and so on
 stack-lm parse-f1 runs/stack_rnn runs/transformer_stack runs/gated_delta_stack --data nltk:treebank --convention prpn
 stack-lm train lm merrill2019/brown_lstm data.source=wiki.txt data.held_out=3000 training.max_steps=7840 \
     training.schedule=cosine training.warmup_steps=200 training.learning_rate=0.01 output_dir=runs/lstm-0.01    # and brown_u1, brown_free
