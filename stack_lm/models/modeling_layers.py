@@ -145,6 +145,7 @@ class LayeredModel(StackRNNPreTrainedModel):
             actions, and does not run the layers after the last memory; a cache is then an error. In training mode the
             gradient of `last_hidden_state` brings that of the auxiliary losses with it, as of a language model of
             input_ids, for trainers that compute losses from it; `auxiliary_losses=False` leaves it out.
+            `texts` comes from `keep_apart`.
         """
         refuse_unknown(kwargs | {"position_ids": position_ids}, mask=attention_mask)
         embedded = self.embed(input_ids, inputs_embeds)

@@ -259,13 +259,15 @@ class StackTransformerModel(StackTransformerPreTrainedModel, LayeredModel):
         embedded, mask, cache, output_actions, position_ids, attentions, texts = given
         if cache is not None and self.gradient_checkpointing and self.training:
             raise ValueError("activation checkpointing cannot continue from past_key_values; got a cache")
-        of_layers, apart = (mask, embedded) if texts is None else (texts.mask_with(mask), texts.apart(embedded))
-        all_real = self._real_tokens(of_layers, cache, embedded)
+        of_layers, like = mask, embedded
+        if texts is not None:
+            of_layers, like = texts.mask_with(mask), embedded.new_empty(*texts.mask.shape, 0)
+        all_real = self._real_tokens(of_layers, cache, like)
         # Under a transform of torch.func nothing can find out whether the mask is needed.
         whole: dict[str, Any] = {"allow_is_causal_skip": False} if under_transform() else {}
-        visible = create_causal_mask(self.config, apart, all_real, cache, **whole)
+        visible = create_causal_mask(self.config, like, all_real, cache, **whole)
         seen = 0 if cache is None else cache.get_seq_length(0)
-        positions = self._positions(apart, all_real, seen, position_ids)
+        positions = self._positions(like, all_real, seen, position_ids)
         hidden, angles = self._add_positions(embedded, positions, texts)
         states, own, actions = [self.dropout(hidden)], [], []
         for layer in layers:

@@ -206,9 +206,7 @@ def collate(batch: Sequence[Sequence[int]], device: torch.device) -> tuple[Tenso
     average gradients wait for those of every parameter.
     """
     labels = padded(batch, IGNORED) if any(batch) else torch.full((len(batch) or 1, 2), IGNORED)
-    if device.type == "cuda":  # from pinned memory, since other copies wait for the update before
-        labels = labels.pin_memory()
-    labels = labels.to(device, non_blocking=device.type == "cuda")
+    labels = _moved(labels, device)
     return labels.where(labels != IGNORED, 0), labels
 
 
@@ -219,7 +217,12 @@ def collate_packed(batch: Sequence[Sequence[int]], device: torch.device) -> dict
     """
     nothing = {"input_ids": [0, 0], "labels": [IGNORED, IGNORED]}
     packed = DataCollatorWithFlattening()([{"input_ids": ids} for ids in batch] or [nothing])
-    return {name: packed[name].to(device) for name in ("input_ids", "labels", "position_ids")}
+    return {name: _moved(packed[name], device) for name in ("input_ids", "labels", "position_ids")}
+
+
+def _moved(tensor: Tensor, device: torch.device) -> Tensor:
+    on_gpu = device.type == "cuda"  # from pinned memory, since other copies wait for the update before
+    return (tensor.pin_memory() if on_gpu else tensor).to(device, non_blocking=on_gpu)
 
 
 class Batches(Protocol):

@@ -91,7 +91,7 @@ class LoopConfig(BaseLoopConfig):
     Attributes:
         tokens_per_batch: tokens in a batch of sentences, padding included, per process; replaces `batch_size`.
         packing: take sentences of all lengths into a batch, end to end in one row without padding; by default they are
-            of similar length. Updates are better and take a little longer: see docs/training.md.
+            of similar length. Updates are better and take a little longer: see docs/scaling.md.
         loss_dtype: type of the matrix products of the loss and its gradients. "auto" follows
             `mixed_precision` if that is set, and on a GPU; otherwise it is bfloat16 on a CPU that multiplies it
             natively. Other CPUs compute in float32, also with "bfloat16".

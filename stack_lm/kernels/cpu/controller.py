@@ -211,10 +211,10 @@ def put_out(t: int, sequence: Sequence, running: Running, layers: Layers) -> Non
 
 
 @compiled
-def _enter(t: int, weights: Parameters, active: np.ndarray, running: Running, layers: Layers) -> None:
-    """The first layer's states with the reading added to them, in `layers.entered`."""
+def _enter(t: int, rows: int, weights: Parameters, running: Running, layers: Layers) -> None:
+    """The first layer's states with the reading added to them, up to a row, in `layers.entered`."""
     n_rows, size, depth = running.hidden.shape[0], running.hidden.shape[2], running.reading.shape[1]
-    entered, rows = layers.entered, reached(t, active, running.hidden.shape[0])
+    entered = layers.entered
     for row in range(n_rows):
         copy(entered[row, :size], running.hidden[row, 0])
         add(entered[row, :size], weights.entry_bias)
@@ -266,7 +266,7 @@ def step(t: int, kind: int, weights: Parameters, sequence: Sequence, running: Ru
     length, stride, width = layers.gates.shape[1], layers.gates.shape[3], weights.biases.shape[1]
     flat_gates, adds, rows = layers.gates.reshape(-1), layers.readings.shape[2] > 0, reached(t, active, n_rows)
     if adds:
-        _enter(t, weights, active, running, layers)
+        _enter(t, rows, weights, running, layers)
     for layer in range(n_layers):
         for row in range(n_rows):
             given = layers.first[t, row] if layer == 0 else layers.rest[layer - 1, t, row]
@@ -411,12 +411,19 @@ def step_backward(
             elif layer > 0:
                 add(grads.hidden[row, layer - 1], given[row])
     if adds:
-        _enter_backward(place, t, weights, sequence, grads, grad_weights, room)
+        _enter_backward(place, t, rows, weights, sequence, grads, grad_weights, room)
 
 
 @compiled
 def _enter_backward(
-    place: int, t: int, weights: Parameters, sequence: Sequence, grads: Running, grad_weights: Parameters, room: Grads
+    place: int,
+    t: int,
+    rows: int,
+    weights: Parameters,
+    sequence: Sequence,
+    grads: Running,
+    grad_weights: Parameters,
+    room: Grads,
 ) -> None:
     n_rows, _, size = grads.hidden.shape
     states, given, stride, columns = room.states, room.given, room.states.shape[2], room.given.shape[1]
@@ -428,6 +435,6 @@ def _enter_backward(
             add(grad_weights.entry_bias, of_state)
     used = given.reshape(-1)[: n_rows * columns]
     clear(used)
-    multiply_add(states.reshape(-1), place * n_rows * stride, stride, n_rows, weights.entry, used, ZERO, columns)
+    multiply_add(states.reshape(-1), place * n_rows * stride, stride, rows, weights.entry, used, ZERO, columns)
     for row in range(n_rows):
         add(grads.reading[row], given[row])  # zeros at padding
