@@ -13,7 +13,7 @@ from ..core.checks import build, checks_of
 from ..core.errors import InputError
 from ..core.messages import explaining, shortened, unknown_name
 from ..hub.loading import load_pretrained
-from ..models.kinds import kind_of
+from ..models.kinds import kind_of, library_class
 from ..tasks.scores import evaluation_mode
 
 Model = TypeVar("Model", bound=PreTrainedModel)
@@ -28,13 +28,17 @@ def make_config(kind: type[PreTrainedModel], fields: Mapping[str, Any]) -> Any:
         fields: the section `model` of a training configuration, and fields from the data.
 
     Raises:
-        InputError: for a key or value that the configuration rejects.
+        InputError: for a key or value that the configuration rejects, or a model of other things than text.
     """
     config_class: Any = kind.config_class
     values = {name: value for name, value in fields.items() if name != "model_type"}
     known = checks_of(config_class)
     # Some of transformers' models know no padding.
     tokens = {name: values.pop(name) for name in _TOKENS if name in values and name not in known}
+    if not hasattr(config_class(), "vocab_size"):  # of text and pictures or sounds
+        inner = getattr(config_class.sub_configs.get("text_config"), "model_type", "")
+        note = f"; {inner!r} is" if library_class(inner) else ""
+        raise InputError(f"model.model_type {config_class.model_type!r} is no model of text alone{note}")
     with explaining("model", InputError):
         config = build(config_class, values)
     for name, token in tokens.items():

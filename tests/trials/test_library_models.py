@@ -79,6 +79,8 @@ def test_its_first_logits_answer_tasks(task, tmp_path):
         ({"model_type": "t5"}, "or a causal language model of transformers, such as 'gpt2'"),
         ({"model_type": "reformer"}, "make sure that `is_decoder=True`"),
         ({"model_type": "xmod", **TINY_BERT}, "model.model_type 'xmod' reads no text: Input language unknown"),
+        ({"model_type": "gemma3n"}, "'gemma3n' is no model of text alone; 'gemma3n_text' is"),
+        ({"model_type": "fuyu"}, "'fuyu' is no model of text alone\n"),
         ({"model_type": "gpt2", "n_embed": 8}, "model: unknown key 'n_embed'"),
         ({"model_type": "gpt2", "n_embd": 9, "n_head": 2}, "embed_dim"),
         ({"model_type": "gpt2", "architectures": ["StackRNNForCausalLM"]}, "or a causal language model of transf"),
