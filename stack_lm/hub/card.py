@@ -21,6 +21,7 @@ from ..core.atomic import write_text
 from ..core.config_files import CONFIG_FILE, METRICS_FILE, dump_yaml, read_run_config
 from ..core.errors import InputError
 from ..core.messages import counted, explaining
+from ..models.kinds import library_class
 from ..text.plain import json_object, json_record, read_text
 from ..text.tokenization import reopen_tokenizer, sentence_frame
 from .evaluations import convention_of, first_of, merged, name_of_held_out, of_training, row_of, without_directories
@@ -167,7 +168,7 @@ def _make_card(
         license=license or earlier.license,
         datasets=_on_hub(text) if training else earlier.datasets,
         base_model=_base_model(raw) if training else earlier.base_model,
-        tags=list(dict.fromkeys(["stack-lm", family, *memories, *(earlier.tags or ()), *tags])),
+        tags=list(dict.fromkeys(["stack-lm", *filter(None, [family]), *memories, *(earlier.tags or ()), *tags])),
         model_name=name or earlier.model_name or source.resolve().name,
         eval_results=scores or None,
     )
@@ -222,6 +223,9 @@ def _with_validation(
 
 
 def _family(config: Mapping[str, Any]) -> str:
+    """The family of a model; empty for one of transformers' own."""
+    if library_class(config.get("model_type")) is not None:
+        return ""
     if config.get("model_type") == "span_parser":
         return "span-parser"
     return "stack-transformer" if "num_attention_heads" in config else "stack-rnn"
@@ -229,7 +233,7 @@ def _family(config: Mapping[str, Any]) -> str:
 
 def _memories(config: Mapping[str, Any]) -> list[str]:
     """The names of a model's memories, each once."""
-    if _family(config) == "span-parser":
+    if _family(config) in ("", "span-parser"):
         return []
     if "layers" not in config:
         return [str(config.get("memory", "none"))]

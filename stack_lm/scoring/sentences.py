@@ -39,8 +39,8 @@ class ModelScorer(SequenceReader):
 
     A sentence begins with the tokenizer's beginning token if tokenizer and model have one, whether or not the tokenizer
     adds it by itself; nothing is reported for it. The end token is scored if the tokenizer adds it. It is also scored
-    in traces of a model of a registered kind that has one (`eos_token_id`), because its training sentences ended with
-    it.
+    in traces of a model of a registered kind that has one (`eos_token_id`), or of any that was trained here on
+    sentences with one (`ends_sentences`), because its training sentences ended with it.
 
     Args:
         model: any causal language model.
@@ -70,11 +70,12 @@ class ModelScorer(SequenceReader):
         super().__init__(model, tokenizer, batch_tokens=batch_tokens, layer=layer, window=window)
         check_name("word_strength", word_strength, get_args(WordStrength))
         self.word_strength = word_strength
-        config, kind = model.config, kind_of(model.config)
+        config = model.config
+        ends = kind_of(config) is not None or getattr(config, "ends_sentences", False)
         self._encoder = SentenceEncoder(
             tokenizer,
             begin=getattr(config, "bos_token_id", None) is not None,
-            end=kind is not None and config.eos_token_id is not None,
+            end=ends and config.eos_token_id is not None,
         )
 
     @classmethod

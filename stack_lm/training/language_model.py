@@ -201,6 +201,8 @@ def make_model(
     special = {"bos_token_id": begin[0] if begin else None, "eos_token_id": end[-1] if end else None}
     own = initial.fields(config.model)
     model, notes = initial.make(choose_class(own, TEXT), own, tokenizer, **special | config.model)
+    if kind_of(model.config) is None:  # otherwise an end token says it: GPT-2's never ended a sentence
+        model.config.ends_sentences = bool(end)
     generation = getattr(model, "generation_config", None)
     if generation is not None:
         # They are unwanted in a text. An end token that is also the padding, such as GPT-2's, must be generated.

@@ -1,6 +1,7 @@
 """Causal language models of transformers as rows: built from a configuration, trained and scored as ours are."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -37,7 +38,13 @@ def test_a_language_model_of_transformers_is_trained_and_scored(model_type, tmp_
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "run")
     assert type(model) is library_class(model_type)
     assert "bfloat16" not in capsys.readouterr().err
-    assert stack_lm(["perplexity", str(tmp_path / "run"), "--data", "generated:5"]) == 0
+    assert stack_lm(["perplexity", str(tmp_path / "run"), "--data", "generated:5", "--json"]) == 0
+    measured = json.loads(capsys.readouterr().out)
+    assert measured["n_tokens"] == measured["n_words"] + 5  # the ends
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert f"transformers' {type(model).__name__}, made with stack-lm. It has {model.num_parameters():,} par" in card
+    assert "import stack_lm" not in card
+    assert "Merrill" not in card
 
 
 @pytest.mark.parametrize("task", ["test/per_step", "test/sets", "test/language", "test/pair", "flare/first"])
