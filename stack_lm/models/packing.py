@@ -54,21 +54,25 @@ def starts_of_texts(
     numbers: Tensor | None = arguments.get("seq_idx")
     positions: Any = arguments.get("position_ids")
     if numbers is not None:
-        if tuple(numbers.shape) != shape:
-            raise ValueError(f"seq_idx must be {list(shape)}; got {list(numbers.shape)}")
+        if not isinstance(numbers, Tensor) or numbers.is_floating_point() or tuple(numbers.shape) != shape:
+            got = f"{numbers.dtype} {list(numbers.shape)}" if isinstance(numbers, Tensor) else type(numbers).__name__
+            raise ValueError(f"seq_idx must be a tensor of integers {list(shape)}; got {got}")
         found["seq_idx"] = torch.cat((torch.ones_like(numbers[:, :1]), torch.diff(numbers, dim=1)), dim=1) != 0
-    if positions is not None and starts_again(positions, mask):
+    if not (found and numbers_hidden()) and starts_again(positions, mask):
         if tuple(positions.shape) != shape:
             raise ValueError(f"position_ids must be {list(shape)}; got {list(positions.shape)}")
-        wrong = (positions[:, 1:] != 0) & (positions[:, 1:] != positions[:, :-1] + 1)
+        real, later = _real_tokens(positions, mask)
+        before = positions.roll(1, dims=1).where(later, -1)
+        wrong = real & (positions != 0) & (positions != before + 1) & (real.roll(1, dims=1) | ~later)
         if bool(wrong.any()):
             row, step = wrong.nonzero()[0].tolist()
-            before, after = positions[row, step : step + 2].tolist()
+            place = f"after {before[row, step]}" if later[row, step] else "first"
             raise ValueError(
                 "position_ids of packed rows must rise by one and start again at 0; "
-                f"got {after} after {before} in row {row}"
+                f"got {positions[row, step]} {place} in row {row}"
             )
-        found["position_ids"] = positions == 0
+        found["position_ids"] = real & later & (positions == 0)
+        found["position_ids"][:, 0] = True
     marked = {name: starts.to(device) for name, starts in found.items()}
     first = next(iter(marked), None)
     for name, starts in marked.items():
@@ -78,21 +82,42 @@ def starts_of_texts(
 
 
 def starts_again(positions: Any, mask: Tensor | None) -> bool:
-    """True if positions [B, T] rise from 0 and start again, as those of packed texts do.
+    """True if positions start again within a row, as those of packed texts do.
 
     Args:
-        positions: anything.
-        mask: the mask of the call, zero at padding; or None. Some programs give 0 to all padding on the left, so with
-            padding only positions that fall start again. Without, a second 0 does.
+        positions: None or integers [B, T]; others are of no packed rows.
+        mask: the mask of the call, zero at padding, whose positions do not count; or None.
+
+    Raises:
+        ValueError: for positions that are no tensor of integers.
+        RuntimeError: from compiled code, which cannot take texts apart: there the first call with such positions fails.
     """
-    if not isinstance(positions, Tensor) or positions.dim() != 2 or positions.shape[1] < 2:
+    if positions is None:
         return False
-    if numbers_hidden() or positions.device.type == "meta":
+    if not isinstance(positions, Tensor) or positions.is_floating_point() or positions.dtype == torch.bool:
+        got = getattr(positions, "dtype", type(positions))
+        raise ValueError(f"position_ids must be a tensor of integers; got {got}")
+    if positions.dim() != 2 or positions.shape[1] < 2 or positions.device.type == "meta":
         return False
-    later = positions[:, 1:]
-    has_padding = mask is not None and not bool((mask != 0).all())
-    again = later < positions[:, :-1] if has_padding else later == 0
-    return bool((again.any(dim=1) & (positions[:, 0] == 0)).any())
+    compiling = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
+    if numbers_hidden() and not compiling:
+        return False
+    real, later = _real_tokens(positions, mask)
+    again = (real & later & (positions == 0)).any()
+    if compiling:
+        torch._assert_async(~again, "compiled models do not see that position_ids start again: give cu_seq_lens_q too")
+        return False
+    return bool(again)
+
+
+def _real_tokens(positions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Which tokens are no padding [B, T], and which have one that is not before them [B, T]."""
+    if mask is not None and mask.dim() > 2:  # of pairs of tokens
+        mask = mask.diagonal(dim1=-2, dim2=-1).flatten(0, -2)
+    real = torch.ones_like(positions) if mask is None else (mask[:, -positions.shape[1] :] != 0).to(positions)
+    if real.shape != positions.shape:  # the model refuses it
+        real = torch.ones_like(positions)
+    return real.bool(), real.cumsum(1) > real
 
 
 def inside_texts(
@@ -119,9 +144,8 @@ def keep_apart(forward: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(
         self: Any, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *args: Any, **kwargs: Any
     ) -> Any:
-        positions = kwargs.get("position_ids")
-        packed = positions is not None and starts_again(positions, attention_mask)
-        if not packed and all(kwargs.get(name) is None for name in OF_PACKED_ROWS):
+        marked = any(kwargs.get(name) is not None for name in OF_PACKED_ROWS)
+        if not marked and not starts_again(kwargs.get("position_ids"), attention_mask):
             return forward(self, input_ids, attention_mask, *args, **kwargs)
         embeds: Tensor | None = kwargs.pop("inputs_embeds", None)
         values = embeds if input_ids is None else input_ids
@@ -135,6 +159,8 @@ def keep_apart(forward: Callable[..., Any]) -> Callable[..., Any]:
             raise ValueError("texts of a packed row begin afresh and are of different lengths: no cache, no attentions")
         if attention_mask is not None and attention_mask.shape != shape:
             raise ValueError(f"attention_mask of packed rows must be {list(shape)}; got {list(attention_mask.shape)}")
+        if attention_mask is not None and attention_mask.is_floating_point():  # as `_step_mask`
+            raise ValueError(f"attention_mask must be of bool or integers, zero at padding; got {attention_mask.dtype}")
         texts = Texts.from_starts(starts, longest_first=True)
         own = {name: value for name, value in kwargs.items() if name not in OF_PACKED_ROWS}
         own |= {"use_cache": False, "position_ids": None}

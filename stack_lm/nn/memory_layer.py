@@ -99,7 +99,8 @@ class MemoryLayer(ControlledMemory):
             mask: [B, T] bool, False at padding. A padded step leaves the whole state unchanged; its reading is zeros.
             output_actions: return the actions.
             cu_seqlens: [N + 1], for a row of N texts (B = 1): 0 and the end of each, as flash attention has them. Each
-                text begins with an empty memory; the last state is that of the N texts.
+                text begins with an empty memory; the last state is that of the N texts. They run as a padded batch, so
+                one long text among many short ones takes the time and memory of N long ones.
 
         Returns:
             The readings [B, T, R], the last state, and the actions [B, T, ...], empty unless requested.
@@ -114,6 +115,7 @@ class MemoryLayer(ControlledMemory):
             if state is not None:
                 raise ValueError("with cu_seqlens each text begins with an empty memory: state must be None")
             batch = (hidden.shape[0], hidden.shape[1])
+            check_mask("mask", mask, batch)
             texts = Texts.from_starts(starts_of(cu_seqlens, batch, hidden.device))
             rows, masked = texts.apart(hidden), texts.mask_with(mask)
             readings, state, actions = self(rows, None, masked, output_actions=output_actions)

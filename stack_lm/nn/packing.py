@@ -79,11 +79,11 @@ def starts_of(borders: Any, shape: tuple[int, int], device: torch.device, name: 
     """
     if shape[0] != 1:
         raise ValueError(f"{name} is of one packed row; got a batch of {shape[0]}")
-    found = torch.as_tensor(borders)
-    ends = found.flatten().tolist()
-    ascend = all(one < other for one, other in pairwise(ends))
-    if found.is_floating_point() or found.dim() != 1 or ends[:1] != [0] or ends[-1] != shape[1] or not ascend:
+    found = borders.tolist() if hasattr(borders, "tolist") else borders
+    whole = isinstance(found, list | tuple) and all(type(end) is int for end in found)
+    ascend = whole and all(one < other for one, other in pairwise(found))
+    if not ascend or [*found[:1], *found[-1:]] != [0, shape[1]]:
         raise ValueError(f"{name} must be ascending integers from 0 to the row's length, {shape[1]}; got {borders}")
     starts = torch.zeros(shape, dtype=torch.bool, device=device)
-    starts[0, found[:-1].to(device)] = True
+    starts[0, list(found[:-1])] = True
     return starts

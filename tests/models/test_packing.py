@@ -145,6 +145,28 @@ def test_several_rows_with_padding(name):
         torch.testing.assert_close(found[row, start:stop], model(rows[row : row + 1, start:stop]).logits[0])
 
 
+@pytest.mark.parametrize("name", ["stack", "rotary"])
+def test_texts_of_one_token_beside_padding(name):
+    """On either side, whatever the positions of padding: transformers writes 1 to its left."""
+    model, row = make(name).eval(), texts_of((6,))[0]
+    expected = torch.cat([model(text).logits for text in (row[:, 1:2], row[:, 2:4], row[:, 4:5])], dim=1)
+    for padding in (0, 1):
+        positions, mask = torch.tensor([[padding, 0, 0, 1, 0, padding]]), torch.tensor([[0, 1, 1, 1, 1, 0]])
+        torch.testing.assert_close(model(row, mask, position_ids=positions).logits[:, 1:5], expected)
+
+
+@torch.no_grad()
+def test_a_compiled_model_does_not_read_on_from_text_to_text():
+    model, row = make("stack").eval(), torch.cat(texts_of((3, 2)), dim=1)
+    compiled, whole = torch.compile(model, backend="aot_eager"), {"position_ids": torch.arange(5)[None]}
+    torch.testing.assert_close(compiled(row, **whole).logits, model(row, **whole).logits)
+    borders = borders_of((3, 2))[3]
+    positions, lengths = ({name: borders[name]} for name in ("position_ids", "cu_seq_lens_q"))
+    with pytest.raises(RuntimeError, match="position_ids start again: give cu_seq_lens_q"):
+        compiled(row, **positions)
+    torch.testing.assert_close(compiled(row, **lengths, **positions).logits, model(row, **lengths).logits)
+
+
 @pytest.mark.parametrize("kind", ["position_ids", "flash"])
 def test_the_collator_of_transformers(kind):
     texts = [text[0].tolist() for text in texts_of(LENGTHS)]
@@ -174,6 +196,9 @@ def test_layers_take_cumulative_lengths(layer):
     torch.testing.assert_close(*both)
     with pytest.raises(ValueError, match="each text begins with an empty memory: state must be None"):
         layer(hidden, state, cu_seqlens=ends_of(LENGTHS))
+    for mask in (torch.zeros(1, 10), torch.ones(1, 20).bool(), [True] * 10):
+        with pytest.raises(ValueError, match=r"mask must be a tensor torch.bool \[1, 10\]"):
+            layer(hidden, mask=mask, cu_seqlens=ends_of(LENGTHS))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +213,15 @@ def test_layers_take_cumulative_lengths(layer):
         ({"cu_seqlens": [0, 2, 5], "position_ids": torch.tensor([[0, 1, 2, 0, 1]])}, "mark different borders"),
         ({"position_ids": torch.tensor([[0, 1, 3, 0, 1]])}, "rise by one and start again at 0; got 3 after 1 in row 0"),
         ({"position_ids": torch.tensor([[0, 1, 0, 2, 1]])}, "got 2 after 0"),
-        ({"seq_idx": torch.tensor([[0, 1]])}, r"seq_idx must be \[1, 5\]; got \[1, 2\]"),
+        ({"seq_idx": torch.tensor([[0, 1]])}, r"integers \[1, 5\]; got torch.int64 \[1, 2\]"),
+        ({"position_ids": torch.tensor([[3, 4, 0, 1, 2]])}, "start again at 0; got 3 first in row 0"),
+        ({"position_ids": torch.tensor([[0.0, 1, 2, 0, 1]])}, "position_ids must be a tensor of integers; got torch.f"),
+        ({"position_ids": [[0, 1, 2, 0, 1]]}, "position_ids must be a tensor of integers; got <class 'list'>"),
+        ({"seq_idx": [[0, 0, 1, 1, 1]]}, r"seq_idx must be a tensor of integers \[1, 5\]; got list"),
+        ({"cu_seqlens": "abc"}, "cu_seqlens must be ascending integers from 0 to the row's length, 5; got abc"),
+        ({"cu_seqlens": [0, None, 5]}, "must be ascending"),
+        ({"cu_seqlens": torch.tensor([[0, 5]])}, "must be ascending"),
+        ({"cu_seqlens": [0, 2, 5], "attention_mask": torch.zeros(1, 5)}, "attention_mask must be of bool or integers"),
         ({"max_length_q": 3}, "give cu_seq_lens_q"),
         (
             {"cu_seqlens": [0, 2, 5], "attention_mask": torch.ones(1, 5, 5)},
