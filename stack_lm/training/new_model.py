@@ -87,7 +87,9 @@ def _sees(model: PreTrainedModel, steps: range, tokens: range, what: str, **give
     other[tokens] += 1
     size = model.config.vocab_size
     with explaining(what, Exception), torch.no_grad(), evaluation_mode(model):  # many kinds: of its library
-        first, second = (model(x.remainder(size).unsqueeze(0), use_cache=False, **given).logits for x in (ids, other))
+        batches = (x.remainder(size).unsqueeze(0) for x in (ids, other))
+        # Some can read text, but their loss cannot.
+        first, second = (model(x, labels=x, use_cache=False, **given).logits for x in batches)
     changes = (first - second).abs().amax((0, 2))
     # More than rounding: up to 1.2e-6 for 48 layers of experts; a BERT of one layer and four units changes by 2.8e-4.
     return bool(changes[steps].max() > 2e-5 * changes[tokens].max())

@@ -86,6 +86,7 @@ def test_its_first_logits_answer_tasks(task, tmp_path):
         ({"model_type": "t5"}, "or a causal language model of transformers, such as 'gpt2'"),
         ({"model_type": "reformer"}, "make sure that `is_decoder=True`"),
         ({"model_type": "xmod", **TINY_BERT}, "model.model_type 'xmod' reads no text: Input language unknown"),
+        ({"model_type": "git", **TINY_BERT}, "model.model_type 'git' reads no text: Expected input batch_size"),
         ({"model_type": "gemma3n"}, "'gemma3n' is no model of text alone; 'gemma3n_text' is"),
         ({"model_type": "fuyu"}, "'fuyu' is no model of text alone\n"),
         ({"model_type": "gpt2", "n_embed": 8}, "model: unknown key 'n_embed'"),
