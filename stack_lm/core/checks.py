@@ -86,6 +86,7 @@ class Number(Check):
     minimum: float | None = None
     above: float | None = None
     below: float | None = None
+    maximum: float | None = None
 
     def accepts(self, value: Any) -> bool:
         return (
@@ -93,11 +94,12 @@ class Number(Check):
             and (self.minimum is None or value >= self.minimum)
             and (self.above is None or value > self.above)
             and (self.below is None or value < self.below)
+            and (self.maximum is None or value <= self.maximum)
         )
 
     def allowed(self, value: Any) -> str:
-        limits = [("of at least", self.minimum), ("above", self.above), ("below", self.below)]
-        words = " and ".join(f"{word} {limit:g}" for word, limit in limits if limit is not None)
+        limits = {"of at least": self.minimum, "above": self.above, "below": self.below, "at most": self.maximum}
+        words = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if limit is not None)
         return f"a finite number {words}".rstrip()
 
     def __call__(self, key: str, value: Any) -> float:

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple, Unpack
+from typing import Annotated, Any, Literal, NamedTuple, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..core.checks import Integer, check_of
+from ..core.checks import Integer, Number, check_of
 from ..core.errors import InputError
 from .base import Memory, MemoryScan, Where, accurate, map_tensors, newest, numbers_hidden, register_memory
 from .fields import Choice, Parts, Setting, Size, Strength, Value, ValueActivation, control_settings
@@ -39,7 +39,10 @@ _SETTINGS = {
     "negative_eigenvalues": Setting(False, bool),
     "convolution_width": Setting(0, Annotated[int, Integer(0, 100)]),
     "normalize_reading": Setting(False, bool),
-    **control_settings("write", "sigmoid", maximum=1),
+    **control_settings("write", "sigmoid"),
+    # Above 1 a write may turn what is stored around and enlarge it, and further at each step.
+    "write_control": Setting("sigmoid", Literal["sigmoid", "expected_value"] | Annotated[float, Number(0, maximum=1)]),
+    "max_write": Setting(1, Annotated[int, Integer(1, 1)]),
 }
 
 

@@ -203,7 +203,7 @@ class StackRNNConfig(LanguageModelConfig):
             reads what earlier steps pushed, and older elements have a gradient from the start.
         num_heads: stacks, queues, deques or memories of the delta rule side by side, each with its own strengths and
             1 / num_heads of the element.
-        write_control: how the strength of a write by the delta rule is emitted; see `push_control`.
+        write_control: how the strength of a write by the delta rule, at most 1, is emitted; see `push_control`.
         max_write: largest value of the expected-value support of that strength.
         write_strength_init: that strength at the start; see `push_strength_init`.
         negative_eigenvalues: double the strengths of writes by the delta rule: those of "sigmoid" are then in (0, 2),

@@ -148,3 +148,16 @@ def test_a_layer_is_that_of_the_papers():
 def test_heads_that_do_not_divide_are_refused():
     with pytest.raises(InputError, match="memory_size=6 must be a multiple of num_heads=4"):
         MemoryLayer(5, "deltastack", memory_size=6, num_heads=4)
+
+
+@pytest.mark.parametrize("memory", ["deltanet", "deltastack"])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"write_control": 2.5}, "write_control must be one .* of at least 0 and at most 1; got 2.5"),
+        ({"write_control": "expected_value", "max_write": 2}, "max_write must be an integer of at most 1; got 2"),
+    ],
+)
+def test_writes_that_grow_without_limit_are_refused(memory, settings, message):
+    with pytest.raises(InputError, match=message):
+        MemoryLayer(8, memory, memory_size=8, **settings)
