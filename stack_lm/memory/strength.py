@@ -158,8 +158,8 @@ class StrengthMemory(Memory[StackState, Actions]):
         return StackState(new.values, torch.where(active, new.strengths, kept))
 
     def measure(self, state: StackState) -> dict[str, Tensor]:
-        """`total_strength` [B]: the sum of all strengths in the memory, in elements."""
-        return {"total_strength": state.strengths.flatten(1).sum(-1)}
+        """`total_strength` [B]: the sum of all strengths in the memory, in elements; of several heads their mean."""
+        return {"total_strength": state.strengths.flatten(1).sum(-1) / self.num_heads}
 
     def measure_over(self, state: StackState, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """`total_strength` [B, T]: a pop subtracts as much as it can, a push adds to it."""
@@ -173,7 +173,7 @@ class StrengthMemory(Memory[StackState, Actions]):
         totals = []
         for push, pop in zip(pushed.unbind(1), popped.unbind(1), strict=True):
             total = torch.relu(total - pop) + push
-            totals.append(total.sum(-1) if self._heads else total)
+            totals.append(total.mean(-1) if self._heads else total)
         return {"total_strength": torch.stack(totals, dim=1).to(state.strengths.dtype)}
 
     def after(self, state: StackState, steps: int) -> StackState:

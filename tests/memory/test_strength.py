@@ -214,10 +214,15 @@ def test_ties_of_a_queue_follow_the_same_rule_from_the_other_end():
     assert gradients(1.0, 0.5, 3.0, memory=queue)[1] == [-1.0]
 
 
-@pytest.mark.parametrize("memory", [NeuralStack(1), NeuralQueue(1), NeuralDeque(1)], ids=lambda memory: memory.name)
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("cls", [NeuralStack, NeuralQueue, NeuralDeque])
 @pytest.mark.parametrize("most", [0.2, 1.0], ids=["growing", "balanced"])
-def test_the_measure_of_a_sequence_is_the_sum_of_its_elements(memory, most):
-    """At every step of a long one, in float32: a running sum would round at each step what the elements do not."""
+def test_the_measure_of_a_sequence_is_the_sum_of_its_elements(cls, most, heads):
+    """At every step of a long one, in float32: a running sum would round at each step what the elements do not.
+
+    Of heads it is the mean, like the strengths that are shown beside it.
+    """
+    memory = cls(heads, num_heads=heads)
     generator = torch.Generator().manual_seed(0)
     shapes = [(2, 800, *field.shape) for field in memory.actions]
     given = [torch.rand(shape, generator=generator) for shape in shapes]
@@ -227,10 +232,11 @@ def test_the_measure_of_a_sequence_is_the_sum_of_its_elements(memory, most):
     totals = []
     for t in range(800):
         state, _ = memory.update(state, memory.action_type(*(part[:, t] for part in actions)))
-        totals.append(state.strengths.double().sum(-1))
+        totals.append(state.strengths.double().sum(-1).view(2, heads).mean(1))
     measured = memory.measure_over(first, actions._asdict())["total_strength"]
     assert measured.dtype == torch.float32
     torch.testing.assert_close(measured.double(), torch.stack(totals, 1), rtol=6e-8, atol=3e-6)
+    torch.testing.assert_close(memory.measure(state)["total_strength"], measured[:, -1])
 
 
 @pytest.mark.parametrize("cls", [NeuralStack, NeuralQueue])
