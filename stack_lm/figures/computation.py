@@ -95,7 +95,7 @@ def computation_of_trace(
     distances: np.ndarray | None = None,
     contents: np.ndarray | None = None,
 ) -> Computation:
-    """A language model's computation on a sentence: the probability of each word, and any actions on one memory.
+    """A language model's computation on a sentence: the surprisal of each word, and any actions on one memory.
 
     For a nondeterministic stack it has the most probable run, not the weights of all possible moves.
 
@@ -109,10 +109,7 @@ def computation_of_trace(
     surprisal = Panel(
         "surprisal (bits)", [""], -trace.logprobs[None] / np.log(2), (0.0, float(-known.min(initial=0.0) / np.log(2)))
     )
-    panels = {
-        "surprisal": surprisal,
-        "probability": Panel("probability of the word", [""], np.exp(trace.logprobs)[None]),
-    }
+    panels = {"surprisal": surprisal}
     actions = dict(trace.actions[trace.layer or 0]) if trace.actions and trace.run is None else {}
     if distances is not None:
         actions["distance"] = distances

@@ -151,8 +151,8 @@ def plot_strengths(
 ) -> Figure:
     """Draw push, pop and read strengths over a sentence, or the stack itself, and the tree below the words.
 
-    After Merrill et al. (2019), figures 2 and 5. The number under each word is the total strength on the stack. A
-    strength that is the same at every word, such as the pop of a model with u = 1, is a line.
+    After Merrill et al. (2019), figures 2 and 5. The number under each word is the total strength in the memory.
+    A strength that is the same at every word, such as the pop of a model with u = 1, is a line.
 
     Args:
         trace: a trace with the signals of a stack.
@@ -196,7 +196,7 @@ def plot_strengths(
     if below is not None:
         _draw_tree(below, phrases)
     if "total_strength" in trace.signals:
-        top.set_xlabel("word, and below it the total strength on the stack after it")
+        top.set_xlabel("word, and below it the total strength in the memory after it")
     return figure
 
 

@@ -31,6 +31,7 @@ def test_labels_do_not_overlap(words, tmp_path):
     figure.savefig(tmp_path / "f.png")
     top = figure.axes[0]
     assert top.get_ylabel() == "strength (elements)"
+    assert top.get_xlabel() == "word, and below it the total strength in the memory after it"  # a stack or a queue
     assert [text.get_text() for text in top.get_legend().get_texts()] == [
         "push strength", "pop strength", "read strength",
     ]  # fmt: skip

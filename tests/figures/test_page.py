@@ -60,16 +60,16 @@ def test_words_are_text_and_all_numbers_are_there(words):
     read = Reader(page(words, about={"model": "<b>m</b>"}))
     head, labels, *rows = read.rows
     assert head[2:] == [
-        *("memory", "surprisal (bits)", "probability of the word", "push strength", "pop strength", "read strength"),
+        *("memory", "surprisal (bits)", "push strength", "pop strength", "read strength"),
         *("total strength", "push distribution", "distance"),
     ]
-    assert labels == [*[""] * 6, "0", "1", "2", "3", ""]
+    assert labels == [*[""] * 5, "0", "1", "2", "3", ""]
     assert len(rows) == len(words)
     push = np.random.default_rng(0).uniform(0.2, 3, len(words))
     for i, row in enumerate(rows):
         assert row[1] == words[i] + (" (unknown)" if i == 1 else "")
         assert row[2] == "".join(words[: i + 1])  # the elements, the newest last
-        assert (row[5], row[6], row[-1]) == (f"{push[i]:.2f}", "0.00", f"{push[i]:.2f}")
+        assert (row[4], row[5], row[-1]) == (f"{push[i]:.2f}", "0.00", f"{push[i]:.2f}")
     assert rows[0][3] == ""  # the first word has no surprisal
     shown = "".join(read.text)
     assert " ".join(words) in shown
