@@ -1,5 +1,7 @@
 """Heat maps by task and network, with scores by length."""
 
+import json
+
 import pytest
 from conftest import run, run_json
 
@@ -61,11 +63,17 @@ def test_too_many_networks_and_none():
 
 
 @pytest.fixture
-def results(tmp_path):
+def networks():
+    """Those with scores by length."""
+    return ["RNN", "LSTM"]
+
+
+@pytest.fixture
+def results(tmp_path, networks):
     rows = [
         {"cells": [task, model], "preset": "p", "task": f"flare/{task}"}
         for task in ("marked_copy", "first")
-        for model in ("RNN", "LSTM")
+        for model in (*networks, "old")
     ]
     table = {"title": "A table", "columns": ["task", "model"], "measures": ["accuracy.mean"], "seeds": 2, "rows": rows}
     built = ResultsDirectory(tmp_path / "runs")
@@ -76,10 +84,25 @@ def results(tmp_path):
                 by_length = {str(length): [length / 200, 1 + length % 2] for length in range(100)}
                 test = {"accuracy": 0.5 + 0.1 * seed, "by_length": {"accuracy": by_length}}
                 history = [{"epoch": 1, "strings": 1, "loss": 1.0}]
+                if row["cells"][1] == "old":
+                    test["by_length"] = {}
                 name = ", ".join(row["cells"])
                 record = {"row": name, "seed": seed, "config": {}, "scores": {"test": test}, "history": history}
                 built.add([record | {"seconds": 1.0}])
     return tmp_path / "runs"
+
+
+@pytest.mark.parametrize(
+    ("networks", "tasks", "note"),
+    [
+        (["RNN", "LSTM"], ["first", "marked_copy"], "without scores by length: old"),
+        (list("abcdefg"), [], "no scores by length are drawn: a panel shows at most 6 rows; marked_copy has 7"),
+    ],
+)
+def test_networks_without_curves_are_named(capsys, tmp_path, results, tasks, note):
+    status, out, err = run(capsys, "plot", "results", results, "-o", tmp_path / "f.png", "--json")
+    assert (status, json.loads(out)["tasks"]) == (0, tasks)
+    assert note in err
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
@@ -95,6 +118,7 @@ def test_what_the_command_refuses(capsys, tmp_path, results):
     for arguments, message in (
         (("plot", "results", results, "-o", tmp_path / "f.html"), "must end in one of .png, .pdf, .svg;"),
         (("plot", "results", results, "--score", "nats", "-o", tmp_path / "f.png"), "have no test score 'nats'"),
+        (("plot", "lengths", results, "--rows", "old", "-o", tmp_path / "f.png"), "have no scores by length\n"),
         (("plot", "results", tmp_path / "none", "-o", tmp_path / "f.png"), "none has no results"),
     ):
         status, out, err = run(capsys, *arguments)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.console import print_note
 from ...core.errors import InputError
 from ...core.messages import check_name
 from ...figures.curves import plot_learning_curves, read_metrics
 from ...figures.figures import save_figure
 from ...figures.hierarchy import TaskScores, plot_task_scores
-from ...figures.trials import Curve, plot_curves
+from ...figures.trials import Curve, check_curves, plot_curves
 from ..files import FIGURES, check_files, short_names
 from ..options import option
 from ..report import Report
@@ -106,7 +107,7 @@ def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
     values, texts = {}, {}
     curves: dict[str, dict[str, list[Curve]]] = {}
     marks: dict[str, set[float]] = {}
-    drawn, sizes = "", {}
+    drawn, sizes, without = "", {}, {}
     for (task, network), row in matrix.rows.items():
         records = results.of_row(row)
         if not records:
@@ -116,13 +117,23 @@ def _draw_results(options: argparse.Namespace) -> tuple[Figure, dict[str, Any]]:
         missing = f" ({len(records)} of {wanted})" if len(records) < wanted else ""
         texts[task, network] = f"{values[task, network]:.{table.decimals}f}{missing}"
         lengths = records[0]["scores"][split].get("by_length", {})
-        drawn = score if score in lengths else next(iter(lengths), "")
-        if drawn:
-            over, sizes[task] = _sizes_of(records, split, drawn)
-            curves.setdefault(task, {})[network] = [
-                average_lengths(record["scores"][split][over][drawn], table.scale(drawn)) for record in records
-            ]
-            marks.setdefault(task, set()).update(_trained(records))
+        if not lengths:
+            without[network] = True
+            continue
+        drawn = score if score in lengths else next(iter(lengths))
+        over, sizes[task] = _sizes_of(records, split, drawn)
+        curves.setdefault(task, {})[network] = [
+            average_lengths(record["scores"][split][over][drawn], table.scale(drawn)) for record in records
+        ]
+        marks.setdefault(task, set()).update(_trained(records))
+    if curves and without:
+        print_note(f"without scores by length: {', '.join(without)}")
+    try:
+        if curves:
+            check_curves(curves)
+    except InputError as error:
+        print_note(f"no scores by length are drawn: {error}")
+        curves = {}
     tasks = [task for level in matrix.levels.values() for task in level if task in curves]
     described = f"{score.replace('_', ' ')}{' in %' if scale == 100 else ''}, {split} strings, {statistic} over seeds"
     scores = TaskScores(
@@ -175,7 +186,8 @@ def _over_strings(record: dict[str, Any], score: str, scale: float, over: str) -
 def _over_lengths(record: dict[str, Any], score: str, scale: float, over: str) -> Curve:
     scores = record["scores"]["test"][over]
     if score not in scores:
-        raise InputError(f"the trials of {record['row']!r} have no score {score!r}; they have {', '.join(scores)}")
+        found = f"no score {score!r}; they have {', '.join(scores)}" if scores else "no scores by length"
+        raise InputError(f"the trials of {record['row']!r} have {found}")
     return average_lengths(scores[score], scale, most=len(scores[score]))
 
 
