@@ -109,12 +109,12 @@ def choose(system: System, request: Request) -> BackendChoice:
     names = [_FASTEST[device]] if device in _FASTEST else []
     if isinstance(system.driver, GivenVectors):
         names = [*names, "parallel"] if device == "cpu" else ["parallel"]
-    why = f"no compiled scan runs on {device}"
+    why = "" if names else f"no compiled scan runs on {device}"
     for name in names:
         reason = _obstacle(name, system, request)
         if reason is None:
             return BackendChoice(name, f"the fastest on {device}")
-        why = f"{name} cannot run this: {reason}"
+        why = why or f"{name} cannot run this: {reason}"  # parallel, the last, lacks most memories
     if isinstance(system.driver, GivenVectors) and type(system.memory).scan is not Memory.scan:
         return BackendChoice("reference", f"a {type(system.memory).__name__} itself scans all steps at once")
     if request.n_steps and os.environ.get(VARIABLE) is None:

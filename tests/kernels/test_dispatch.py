@@ -8,7 +8,7 @@ from conftest import CONTROLLERS, MEMORIES, tiny_config
 from kernels.comparison import compare, make_cell, threads
 
 import stack_lm
-from stack_lm import StackRNN, StackRNNForCausalLM
+from stack_lm import MemoryLayer, StackRNN, StackRNNForCausalLM
 from stack_lm.cli.main import main
 from stack_lm.core.errors import InputError
 from stack_lm.kernels import dispatch as kernels
@@ -124,6 +124,8 @@ def test_bfloat16_and_another_device_go_to_the_reference():
     model = make_model().to(torch.bfloat16)
     assert "all float32 or all float64; the inputs are bfloat16" in explain_backend(model)
     model(torch.ones(1, 2, dtype=torch.long))
+    layer = MemoryLayer(8, memory="superposition", memory_size=4, dtype=torch.bfloat16)
+    assert "numba cannot run this: numbers must be all float32" in explain_backend(layer)
     assert explain_backend(make_model().to("meta")) == "reference: no compiled scan runs on meta"
 
 
