@@ -223,6 +223,10 @@ def _open_stream(texts: _Texts) -> tuple[Pools, Corpus, Tokenised]:
         raise InputError(f"data.source {data.source!r} cannot be streamed: it is neither a text file nor a dataset")
     if validation is None:
         stream, held = stream.hold_out(data.held_out)
+        for part, what in ((stream, "left to train on"), (held, "held out")):
+            if next(part.documents(), None) is None:
+                found = f"no document of {data.source} is {what} with data.held_out={data.held_out:g}"
+                raise InputError(f"{found}: set data.validation, or in plain text put empty lines between documents")
         validation = Corpus(data.source, held.sentences, documents=held.documents)
     sample = stream.sentences
     tokenizer = make_tokenizer(config.tokenizer, lambda: islice(sample(), config.tokenizer.sentences), texts.given)

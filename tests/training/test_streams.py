@@ -80,6 +80,15 @@ def test_a_stream_needs_a_number_of_steps(tmp_path, articles):
         Trainer(run_config(tmp_path / "run", data=data, max_steps=5), quiet=True)
 
 
+@pytest.mark.parametrize("mode", ["sentences", "continuous"])
+@pytest.mark.parametrize(("held_out", "what"), [(1e-9, "held out"), (1 - 1e-9, "left to train on")])
+def test_documents_on_both_sides_of_a_stream(tmp_path, held_out, what, mode):
+    (tmp_path / "text.txt").write_text("the cat sees a dog\n" * 40)  # one document
+    data = DataConfig(source=str(tmp_path / "text.txt"), streaming=True, held_out=held_out, mode=mode)
+    with pytest.raises(InputError, match=f"no document of .*text.txt is {what} with data.held_out="):
+        Trainer(run_config(tmp_path / "run", data=data, max_steps=5), quiet=True)
+
+
 @pytest.mark.parametrize(("key", "value"), [("limit", 10), ("held_out_seed", 0)])
 def test_settings_that_a_stream_would_ignore(tmp_path, key, value):
     data = DataConfig(source="text.txt", streaming=True, **{key: value})
