@@ -60,22 +60,22 @@ data="data.source=wiki.txt data.streaming=false data.held_out=3000 data.validati
 for network in lstm stack_rnn xlstm mamba2 gated_delta gated_delta_stack transformer transformer_stack deltastack; do
   stack-lm train lm networks2026/text_$network $data output_dir=runs/$network    # the last line of metrics.jsonl
 done
-# Tokens a second: medians of tokens_per_second, one network after another; the LSTM's own varied by a fifth.
-stack-lm train lm networks2026/text_lstm $data training.max_steps=100 training.log_every=10 output_dir=runs/lstm-speed      # and so on
-stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 output_dir=runs/lstm-0.03    # and stack_rnn
-stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 seed=1 data.held_out_seed=0 output_dir=runs/lstm-s1    # and so on
-stack-lm train lm networks2026/text_gated_delta_stack $data training.learning_rate=0.004 output_dir=runs/gated_delta_stack-0.004    # and transformer_stack
-stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.016 training.max_steps=980 output_dir=runs/lstm-short   # and so on
-# Sentences of all lengths in a batch; also transformer_stack at 0.004, and 980 updates of stack_rnn at 0.016, transformer at 0.002. Then
-# batches by tokens, and updates of several batches. For tokens a second as above, one network after the other.
-stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 training.packing=true output_dir=runs/lstm-packed
-stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 training.tokens_per_batch=816 output_dir=runs/lstm-tokens
-stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 training.max_steps=980 training.batch_size=8 \
-    training.gradient_accumulation=4 output_dir=runs/lstm-parts
-# All of the text once; also gated_delta_stack at 0.004
-stack-lm train lm networks2026/text_lstm $data training.learning_rate=0.03 training.epochs=1 training.max_steps=null output_dir=runs/lstm-epoch
-stack-lm agreement runs/lstm-epoch --data linzen_sentences --format linzen-gulordava      # and so on
+stack-lm train lm networks2026/text_lstm $data seed=1 data.held_out_seed=0 output_dir=runs/lstm-s1    # and so on
 stack-lm parse-f1 runs/stack_rnn runs/transformer_stack runs/gated_delta_stack --data nltk:treebank --convention prpn
+# Tokens a second: medians of tokens_per_second, one network after another.
+stack-lm train lm networks2026/text_lstm $data training.max_steps=100 training.log_every=10 output_dir=runs/lstm-speed      # and so on
+# Batches of similar length, at other rates, of all the tenth and 980 updates; xlstm and mamba2 with training.batch_size=32
+# training.gradient_accumulation=1. Then 980 updates of the presets.
+similar="$data training.packing=false"
+stack-lm train lm networks2026/text_lstm $similar training.learning_rate=0.002 output_dir=runs/lstm-0.002    # and so on
+stack-lm train lm networks2026/text_lstm $similar training.learning_rate=0.016 training.max_steps=980 output_dir=runs/lstm-short   # and so on
+stack-lm train lm networks2026/text_lstm $data training.max_steps=980 output_dir=runs/lstm-packed    # stack_rnn at 0.016, transformer
+# Batches by tokens, and updates of several batches
+stack-lm train lm networks2026/text_lstm $similar training.tokens_per_batch=816 output_dir=runs/lstm-tokens
+stack-lm train lm networks2026/text_lstm $similar training.batch_size=8 training.gradient_accumulation=4 output_dir=runs/lstm-parts
+# All of the text once; also gated_delta_stack
+stack-lm train lm networks2026/text_lstm $similar training.epochs=1 training.max_steps=null output_dir=runs/lstm-epoch
+stack-lm agreement runs/lstm-epoch --data linzen_sentences --format linzen-gulordava      # and so on
 stack-lm train lm merrill2019/brown_lstm data.source=wiki.txt data.held_out=3000 training.max_steps=7840 \
     training.schedule=cosine training.warmup_steps=200 training.learning_rate=0.01 output_dir=runs/lstm-0.01    # and brown_u1, brown_free
 # the exit: brown_u1 model.reading_exit=output; tanh units: as in exits.sh, with model.shortcut_size=60
