@@ -199,11 +199,10 @@ done
 
 # --- Networks of 2026
 
-four=', (LSTM|LSTM . stack|transformer|transformer . stack)$'
 stack-lm train task networks2026/formal
 stack-lm train task networks2026/languages
 stack-lm plot results runs/networks2026-formal --output docs/figures/networks2026.png \
-    --rows "^S3$four|^(reverse string|stack manipulation), (LSTM|LSTM . stack|gated delta rule . stack|transformer|transformer . stack|DeltaStack)\$"
+    --rows '^(S3|reverse string|stack manipulation), (LSTM|LSTM . stack|gated delta rule . stack|transformer|transformer . stack|DeltaStack)$'
 
 
 # --- FLaRe (2025)
