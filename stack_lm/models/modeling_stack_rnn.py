@@ -24,7 +24,7 @@ from .cache import CacheOutput, MemoryCache, MemoryGenerationMixin
 from .configuration_stack_rnn import ModelConfig, StackRNNConfig
 from .loss import causal_lm_loss
 from .modeling_base import MemoryPreTrainedModel
-from .packing import PackedRows, inside_texts, keep_apart
+from .packing import PackedRows, inside_texts, keep_apart, refuse_additive
 
 Output = TypeVar("Output", bound=ModelOutput)
 
@@ -143,8 +143,7 @@ class StackRNNPreTrainedModel(MemoryPreTrainedModel):
             raise ValueError(
                 f"attention_mask must be [{batch_size}, {length}] or longer in the second dimension; got {list(shape)}"
             )
-        if attention_mask.is_floating_point():  # zeros of an additive mask would count as padding
-            raise ValueError(f"attention_mask must be of bool or integers, zero at padding; got {attention_mask.dtype}")
+        refuse_additive(attention_mask)
         mask = attention_mask[:, -length:].bool()
         # A mask of ones costs time for nothing. On a GPU, the check would cost a synchronisation.
         look = mask.device.type == "cpu" and not numbers_hidden()

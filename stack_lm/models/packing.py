@@ -111,7 +111,7 @@ def starts_again(positions: Any, mask: Tensor | None) -> bool:
 
 
 def _real_tokens(positions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Which tokens are no padding [B, T], and which have one that is not before them [B, T]."""
+    """Which tokens are no padding [B, T], and which come after one that is none [B, T]."""
     if mask is not None and mask.dim() > 2:  # of pairs of tokens
         mask = mask.diagonal(dim1=-2, dim2=-1).flatten(0, -2)
     real = torch.ones_like(positions) if mask is None else (mask[:, -positions.shape[1] :] != 0).to(positions)
@@ -132,6 +132,16 @@ def inside_texts(
         return mask
     inside = torch.cat((~starts[:, 1:], torch.ones_like(starts[:, :1])), dim=1)
     return inside.long() if mask is None else inside.to(mask.device) * mask
+
+
+def refuse_additive(mask: Tensor | None) -> None:
+    """Reject an additive mask, whose zeros would count as padding.
+
+    Raises:
+        ValueError: naming its type.
+    """
+    if mask is not None and mask.is_floating_point():
+        raise ValueError(f"attention_mask must be of bool or integers, zero at padding; got {mask.dtype}")
 
 
 def keep_apart(forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -159,8 +169,7 @@ def keep_apart(forward: Callable[..., Any]) -> Callable[..., Any]:
             raise ValueError("texts of a packed row begin afresh and are of different lengths: no cache, no attentions")
         if attention_mask is not None and attention_mask.shape != shape:
             raise ValueError(f"attention_mask of packed rows must be {list(shape)}; got {list(attention_mask.shape)}")
-        if attention_mask is not None and attention_mask.is_floating_point():  # as `_step_mask`
-            raise ValueError(f"attention_mask must be of bool or integers, zero at padding; got {attention_mask.dtype}")
+        refuse_additive(attention_mask)
         texts = Texts.from_starts(starts, longest_first=True)
         own = {name: value for name, value in kwargs.items() if name not in OF_PACKED_ROWS}
         own |= {"use_cache": False, "position_ids": None}
